@@ -1,0 +1,1 @@
+"""bytes -> lines -> events -> requests -> slots. Imports nothing else of ds4scope."""

@@ -1,0 +1,79 @@
+"""Requests: one row a request, joined from its events (`docs/outputs.md`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+#: Where the reused tokens came from; `memory` where the log cannot tell token from text.
+SOURCES = (
+    "cold", "memory", "memory-token", "memory-text", "memory-rewind", "thinking-visible",
+    "responses-visible", "responses-tool-output", "anthropic-tool-output", "disk-text",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """One written checkpoint: `tokens`, `reason` (cold, continued, evict, shutdown), size in MiB, event seq."""
+
+    tokens: int
+    reason: str
+    size_mib: float | None = None
+    save_ms: float | None = None
+    trimmed: int | None = None
+    key: str | None = None
+    event: int | None = None
+
+
+@dataclass(slots=True)
+class Request:
+    """One request. Null means "not known", never 0. Token counts are tokens, times are seconds.
+
+    The first block is the stable output; the second block (below `lines`) is for the other packages.
+    """
+
+    request: int
+    line: int
+    start_s: float | None = None
+    start_error_s: float | None = None
+    api: str | None = None
+    flags: tuple[str, ...] = ()
+    prompt_tokens: int | None = None
+    canonical_prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    prefilled_tokens: int | None = None
+    source: str | None = None
+    images: int | None = None
+    generated_tokens: int | None = None
+    finish: str | None = None
+    prefill_s: float | None = None
+    total_s: float | None = None
+    slot: int | None = None
+    slot_confidence: str = "ambiguous"
+    slot_alternatives: tuple[int, ...] = ()
+    conversation: str | None = None
+    live_before: int | None = None
+    common: int | None = None
+    evicted_live_tokens: int | None = None
+    evict_stored: bool = False
+    disk_hit_tokens: int | None = None
+    stores: tuple[Store, ...] = ()
+    lost_to_cache_tokens: int | None = None
+    changed_text_tokens: int | None = None
+    lines: tuple[int, ...] = ()
+
+    # -- inside ds4scope ---------------------------------------------------------------------------
+    run: int = 0  # index into Reading.runs (one server process)
+    excerpt: int = 0  # Event.excerpt of its first event
+    end_s: float | None = None  # finish (or last sign of life), seconds from the first stamp
+    events: tuple[int, ...] = ()  # Event.seq of the non-bulk events that belong to it, in file order
+    previous_in_slot: int | None = None  # `request` of the predecessor in the same slot
+    continues: int | None = None  # `request` whose live state or text this prompt extends
+    live_after: int | None = None  # L = P + gen (+ corrections); None where unknown
+    error: str | None = None  # text of finish=error
+    client_gone: bool = False  # stream error, client disconnected, write failed
+    load_ms: float | None = None
+    hit_file: str | None = None  # 40 hex of the disk hit, or the file name as printed
+    evicted_files: tuple[int, ...] = ()  # seq of kv_evicted events inside this request
+    mismatch_first: int | None = None  # first_mismatch_token of the trace
+    trace_id: int | None = None
+    why: dict[str, str] = field(default_factory=dict)  # inferred field -> reason and grade

@@ -1,0 +1,1 @@
+"""requests -> workload -> server model -> outcome. Imports `parser` only."""

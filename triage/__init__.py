@@ -1,0 +1,1 @@
+"""events, requests, outcomes -> findings -> report. Imports `parser` and `replay`."""

@@ -1,0 +1,1 @@
+"""The Textual timeline over the objects of `parser`, `replay` and `triage`."""
