@@ -40,7 +40,9 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
     """The whole parser, or (`only`) with the arguments of one command loaded, which keeps start-up short."""
     from ds4scope import __version__
 
-    top = _Parser(prog="ds4scope", description="Read, replay and see what a ds4-server does with its KV caches.")
+    top = _Parser(
+        prog="ds4scope", description="Read, replay and see what a ds4-server does with its KV caches."
+    )
     top.add_argument("--version", action="version", version=f"ds4scope {__version__}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, text in COMMANDS.items():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, Final
 
 #: Every event kind of `docs/outputs.md`; `foreign` is another program or prose, `unknown` a line with
@@ -19,8 +18,6 @@ KINDS: Final = (
 
 #: Kinds that make up nearly all lines of a long log; kept as columns, never as objects.
 BULK_KINDS: Final = ("prefill_chunk", "decoding", "decode_batch")
-
-_EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +42,8 @@ class Event:
     stamp: str | None
     kind: str
     rule: str
-    fields: Mapping[str, Any] = field(default=_EMPTY)
-    extra: Mapping[str, str] = field(default=_EMPTY)
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, str] = field(default_factory=dict)
     text: str = ""
     excerpt: int = 0
     place: str = "log"
