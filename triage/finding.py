@@ -20,7 +20,7 @@ class Counterfactual:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One finding. `mechanism` is an id of `docs/mechanisms.md`; `confidence` is 0..1; `grade` says what
+    """One finding. `mechanism` is an id of `docs/spec/mechanisms.md`; `confidence` is 0..1; `grade` says what
     kind of evidence it rests on ("log", "config", "turns", "trace", "hearsay", "possible").
     `lines` are 1-based lines of the input, `requests` are `Request.request`."""
 
