@@ -24,6 +24,27 @@ class Store:
     event: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A request's chunk and decoding lines, reduced: what cost fitting needs of them (tokens, seconds, t/s).
+
+    `first_done`/`first_s` is the first chunk line (the point a speed can be measured from), `last_*` the last
+    one; `decode_s` and `decode_tps` stand on the last decoding line (elapsed since decode start, average).
+    """
+
+    chunks: int = 0
+    first_done: int | None = None
+    first_s: float | None = None
+    last_done: int | None = None
+    total: int | None = None
+    last_s: float | None = None
+    avg_tps: float | None = None
+    decodes: int = 0
+    decoded: int | None = None
+    decode_s: float | None = None
+    decode_tps: float | None = None
+
+
 @dataclass(slots=True)
 class Request:
     """One request. Null means "not known", never 0. Token counts are tokens, times are seconds.
@@ -76,4 +97,7 @@ class Request:
     evicted_files: tuple[int, ...] = ()  # seq of kv_evicted events inside this request
     mismatch_first: int | None = None  # first_mismatch_token of the trace
     trace_id: int | None = None
+    progress: Progress = Progress()  # chunk and decoding lines, reduced
+    prompt_line: int | None = None  # line of its `prompt start`
+    decided_s: float | None = None  # stamp of its first line (cache decision), seconds from the first stamp
     why: dict[str, str] = field(default_factory=dict)  # inferred field -> reason and grade
