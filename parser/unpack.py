@@ -20,6 +20,7 @@ MAX_LINE_BYTES: Final = 256 << 20
 MAX_UNPACKED_BYTES: Final = 4 << 30  # default for packed input; plain files are as long as they are
 BOMB_RATIO: Final = 300  # a packed log of real traffic shrinks to between 1/8 and 1/60
 BOMB_BYTES: Final = 64 << 20  # below this a ratio says nothing
+NUL_BYTES: Final = (BOMB_BYTES, 1 << 30)  # zero bytes that packed and plain input may begin with
 
 
 @dataclass(slots=True)
@@ -93,9 +94,11 @@ def stored(source: Source, *, looking: bool = False) -> IO[bytes]:
 def first_bytes(source: Source) -> bytes:
     """The first bytes (unpacked, not decoded); NULs that a log truncated in place begins with are skipped."""
     with stored(source, looking=True) as raw, unpacked(raw, source.packing) as stream:
-        head = _read(stream, HEAD_BYTES, source)
+        head, skipped = _read(stream, HEAD_BYTES, source), 0
         while head and not head.strip(b"\0") and (more := _read(stream, HEAD_BYTES, source)):
-            head = more
+            head, skipped = more, skipped + HEAD_BYTES
+            if skipped > NUL_BYTES[source.packing == "plain"]:
+                raise _zeros(source, skipped)
     return head
 
 
@@ -182,6 +185,12 @@ def _read(stream: IO[bytes], count: int, source: Source) -> bytes:
             path=source.name,
             hint="save what can be unpacked (gzip -dc FILE > part.log, or zstd -dc) and read that file",
         ) from None
+
+
+def _zeros(source: Source, count: int) -> InputError:
+    hint = "this is not a log (a packed one may unpack to 4 GiB, or to what --max-bytes N allows)"
+    what = f"begins with more than {count:,} zero bytes"
+    return InputError("E-INPUT-TOO-LONG", what, path=source.name, hint=hint)
 
 
 def _too_long(source: Source, what: str) -> InputError:
