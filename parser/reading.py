@@ -17,6 +17,20 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class Asked:
+    """What `read` was called with."""
+
+    inputs: tuple[str, ...]
+    traces: tuple[str, ...] = ()
+    clients: tuple[str, ...] = ()
+    lane: str = "auto"
+    since: str | None = None
+    until: str | None = None
+    max_bytes: int | None = None
+    year: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Evidence:
     """Why a server figure is believed: `what` ("slots=2"), `because` (plain words), where, how strongly.
 
@@ -120,7 +134,10 @@ def read(
     `since`/`until` bound the stamps ("1130 17:52:23" or "17:52"). `year` declares the year of the stamps.
     Raises `InputError` where nothing can be read.
     """
-    raise NotImplementedError
+    from parser.assemble import whole
+
+    asked = Asked(tuple(inputs), tuple(traces), tuple(clients), lane, since, until, max_bytes, year)
+    return whole(asked)
 
 
 def read_segments(
@@ -138,4 +155,7 @@ def read_segments(
 
     Request numbers, slots, conversations and runs run on over segments; each segment's `events` are its own.
     """
-    raise NotImplementedError
+    from parser.assemble import segments
+
+    asked = Asked(tuple(inputs), tuple(traces), tuple(clients), lane, since, until, max_bytes, year)
+    return segments(asked)

@@ -13,7 +13,7 @@ SOURCES = (
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """One written checkpoint: `tokens`, `reason` (cold, continued, evict, shutdown), size in MiB, event seq."""
+    """One written checkpoint: `tokens`, `reason` (cold, continued, evict, shutdown), size in MiB, seq."""
 
     tokens: int
     reason: str

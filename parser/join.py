@@ -1,0 +1,346 @@
+"""Events -> requests: one row a request, joined across interleaving (log-formats section 6).
+
+`Joiner.feed` takes events in file order; rows that are closed lie in `Joiner.closed`. Which slot served a
+request is not decided here (`parser.slots`), nor who continues whom (`parser.conversations`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from parser.clock import Clock
+from parser.event import Event
+from parser.opens import Open, Opens, Span, span_of
+from parser.pending import Episode, Pending
+from parser.progress import with_chunk, with_decode
+from parser.request import Request
+from parser.rows import begin_row, file_name, finish_row, from_episode, store_of
+
+#: lines that end a request without a finish line (SE1-SE7); SE8 and SE9 are followed by one
+_FATAL = {"closed", "headers", "anthropic", "openai", "responses", "prefill_failed", "sse_error"}
+#: episodes that may wait for their `prompt start` in a log of many slots
+_WAITING = 64
+
+
+class Joiner:
+    """The open requests of one server run after another, and what waits for its `prompt start`.
+
+    `serial` is true while one request at a time can be running (single mode, a pasted excerpt): then
+    nearness may join what numbers alone do not.
+    """
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self.clock = clock or Clock()
+        self.opens = Opens()
+        self.pending = Pending()
+        self.closed: list[Open] = []
+        self.serial = False
+        self.run = 0
+        self._evicted: list[Event] = []
+        self._excerpt = 0
+        self._handlers: dict[str, Callable[[Event, float | None], object]] = {
+            "live_miss": self._miss,
+            "live_rewind": self._note,
+            "live_continuation": self._note,
+            "multimodal_hit": self._note,
+            "slot_evicting": lambda event, at: self.pending.routed.append(event),
+            "kv_stored": self._store,
+            "kv_skipped": self._store,
+            "kv_failed": self._store,
+            "kv_hit": lambda event, at: self.pending.hit(event),
+            "kv_evicted": lambda event, at: self._evicted.append(event),
+            "kv_discarded": self._discarded,
+            "prompt_start": self._start,
+            "prefill_chunk": self._chunk,
+            "prompt_done": self._done,
+            "decoding": self._decoding,
+            "finish": self._finish,
+            "tool_calls": self._spanned,
+            "tool_repair": self._repair,
+            "checkpoint": self._checkpoint,
+            "stream_error": self._stream_error,
+        }
+
+    def feed(self, event: Event) -> None:
+        """One event, in file order."""
+        if event.excerpt != self._excerpt:
+            self._turn_page(event.excerpt)
+        handler = self._handlers.get(event.kind)
+        at = self.clock.seconds(event.stamp)
+        if handler is not None:
+            handler(event, at)
+
+    def end_run(self) -> None:
+        """The process ended (restart, end of input): what is open or waits will get no more lines."""
+        self._flush()
+        for opened in list(self.opens.all.values()):
+            self._close(opened)
+
+    # -- before the prompt starts --------------------------------------------------------------------
+
+    def _miss(self, event: Event, at: float | None) -> None:
+        if self.serial:
+            self._flush()
+        self.pending.miss(event)
+        for episode in self.pending.drop_older(_WAITING):
+            self._row_of(episode)
+
+    def _note(self, event: Event, at: float | None) -> None:
+        if event.rule == "refused" and self.serial:
+            self._flush()
+        self.pending.note(event)
+
+    def _start(self, event: Event, at: float | None) -> None:
+        span = span_of(event)
+        if self.serial:
+            for left in list(self.opens.all.values()):
+                self._close(left)
+        cached = span[1] - span[2] if span else None
+        episode = None
+        if span is not None and cached is not None:
+            episode = self.pending.claim(max(0, cached), span[1], serial=self.serial)
+            episode = self._exact_miss(span[1], episode)
+        if self.serial:
+            self._flush()
+        opened = self._open(event, at, span)
+        opened.started_at, opened.episode = at, episode
+        self._give_evictions(opened)
+
+    def _exact_miss(self, prompt: int, episode: Episode | None) -> Episode | None:
+        """A miss that went to a request of nearly its length goes to the one of exactly its length."""
+        if episode is None or episode.miss is not None or episode.note is not None:
+            return episode
+        for other in self.opens.all.values():
+            held = other.episode
+            if held and held.prompt == prompt and other.span and other.span[1] != prompt and held.hit:
+                mine = Episode(miss=held.miss, evict=held.evict, hit=episode.hit, slot=held.slot)
+                mine.events = [e for e in held.events if e is not held.hit] + episode.events
+                other.episode = Episode(hit=held.hit, events=[held.hit])
+                return mine
+        return episode
+
+    def _open(self, event: Event, at: float | None, span: Span | None) -> Open:
+        row = Request(0, event.line, run=self.run, excerpt=event.excerpt)
+        opened = Open(row, place=event.seq, span=span, first=event.seq)
+        opened.touch(event, at)
+        row.api = event.get("api")
+        begin_row(opened, event)
+        self.opens.add(opened)
+        return opened
+
+    def _unprinted(self, event: Event, at: float | None, span: Span | None) -> Open:
+        """A line of a request whose `prompt start` is not in the input: a row with nulls."""
+        opened = self._open(event, at, span)
+        opened.unprinted = True
+        if self.serial and span:
+            opened.episode = self.pending.claim(max(0, span[1] - span[2]), span[1], serial=True)
+        return opened
+
+    # -- disk ----------------------------------------------------------------------------------------
+
+    def _store(self, event: Event, at: float | None) -> None:
+        if event.rule in ("load", "create") or event.get("reason") is None:
+            self.pending.loose.append(event)
+            return
+        owner = self._owner_of_store(event)
+        if isinstance(owner, Episode):
+            owner.events.extend(self._evicted)
+        elif owner is not None:
+            owner.touch(event, at)
+            if event.kind == "kv_stored":
+                owner.stores.append(store_of(event))
+            self._give_evictions(owner)
+        if owner is not None:
+            self._evicted = []
+
+    def _owner_of_store(self, event: Event) -> Episode | Open | None:
+        reason, tokens = event.get("reason"), event.get("tokens")
+        if reason == "evict":
+            return self.pending.evict_store(event)
+        if reason == "cold":
+            return self._cold_owner(tokens, event.get("trimmed"))
+        if reason in ("continued", "interval-catchup"):
+            return self._continued_owner(event, tokens)
+        return None
+
+    def _cold_owner(self, tokens: int | None, trimmed: int | None) -> Open | None:
+        """DS1 cold: tokens + trimmed = P, C = 0, between `prompt start` and the first decode line."""
+        whole = None if tokens is None or trimmed is None else tokens + trimmed
+        for opened in self.opens.all.values():
+            fits = opened.span is not None and (whole is None or opened.span[1] == whole)
+            if fits and not any(store.reason == "cold" for store in opened.stores):
+                return opened
+        return self._only_open()
+
+    def _continued_owner(self, event: Event, tokens: int | None) -> Open | None:
+        """DS1 continued: the position just reached by a prefill (C + done) or passed by decoding."""
+        if tokens is None or len(self.opens) <= 1:
+            return self._only_open()
+        able = [o for o in self.opens.all.values() if o.span and reaches(o, tokens)]
+        if len(able) <= 1:
+            return able[0] if able else None
+        return min(able, key=lambda o: (abs(position(o) - tokens), -o.last))
+
+    def _only_open(self) -> Open | None:
+        return next(iter(self.opens.all.values())) if len(self.opens) == 1 else None
+
+    def _give_evictions(self, opened: Open) -> None:
+        """DS12 lines stand before the store (or the start) that needed the room."""
+        for event in self._evicted:
+            opened.events.append(event.seq)
+            opened.lines.append(event.line)
+            opened.row.evicted_files += (event.seq,)
+        self._evicted = []
+
+    def _discarded(self, event: Event, at: float | None) -> None:
+        """DS13: the load of an open request turned out useless; its slot is empty now."""
+        name = file_name(event.get("file"))
+        for opened in self.opens.all.values():
+            hit = opened.episode.hit if opened.episode else None
+            if hit is not None and file_name(hit.get("file")) == name and opened.done_seq is None:
+                opened.touch(event, at)
+                opened.reset = event.rule.startswith("prefill_failed")
+                return
+
+    # -- prefill, decode, end --------------------------------------------------------------------------
+
+    def _chunk(self, event: Event, at: float | None) -> None:
+        span = span_of(event)
+        if event.get("phase") == "tool checkpoint rebuild":
+            rebuilt = self.opens.rebuilding(span) or self._only_open()
+            if rebuilt is not None:
+                rebuilt.last, rebuilt.last_at = event.seq, at
+            return
+        opened = self.opens.in_prefill(span, event, at) or self._guess(span)
+        if opened is None:
+            opened = self._unprinted(event, at, span)
+        with_chunk(opened, event, at)
+
+    def _guess(self, span: Span | None) -> Open | None:
+        """A line whose span was cut off belongs to the only open request."""
+        return self._only_open() if span is None else None
+
+    def _done(self, event: Event, at: float | None) -> None:
+        span = span_of(event)
+        opened = self.opens.in_prefill(span, event, at) or self._guess(span)
+        if opened is None:
+            opened = self._unprinted(event, at, span)
+        opened.touch(event, at)
+        opened.done_seq, opened.done_s = event.seq, event.get("elapsed_s")
+        opened.seen.append((at, opened.done_s))
+        opened.row.prefill_s = opened.done_s
+
+    def _decoding(self, event: Event, at: float | None) -> None:
+        end, gen, start = event.get("span_end"), event.get("gen"), event.get("span_start")
+        opened = None
+        if end is not None and gen is not None:
+            opened = self.opens.decoding(end - gen, (start or 0) - (end - gen))
+        else:
+            opened = self._only_open()
+        if opened is None:
+            opened = self._unprinted(event, at, None)
+            opened.row.prompt_tokens = end - gen if end is not None and gen is not None else None
+            opened.span = None
+        with_decode(opened, event, at)
+
+    def _finish(self, event: Event, at: float | None) -> None:
+        span = span_of(event)
+        opened = self.opens.finishing(span, event, at) or self._guess(span)
+        if opened is None:
+            opened = self._unprinted(event, at, span)
+        opened.touch(event, at)
+        opened.seen.append((at, event.get("elapsed_s")))
+        opened.finish_seq = event.seq
+        finish_row(opened, event, at)
+        self._close(opened)
+
+    # -- tools, checkpoints, clients ------------------------------------------------------------------
+
+    def _spanned(self, event: Event, at: float | None) -> Open | None:
+        span = span_of(event)
+        opened = self.opens.any(span) or self._guess(span)
+        if opened is not None:
+            opened.touch(event, at)
+        return opened
+
+    def _repair(self, event: Event, at: float | None) -> None:
+        opened = self._spanned(event, at)
+        if opened is not None and event.rule == "continued":
+            opened.extra += (event.get("tokens") or 0) + (opened.progress.decoded or 0)
+
+    def _checkpoint(self, event: Event, at: float | None) -> None:
+        request = request_span(event) or span_of(event)
+        opened = self.opens.any(request) or self._guess(request)
+        if opened is None:
+            return
+        opened.touch(event, at)
+        if event.rule == "needs_rebuild":
+            opened.rebuild = span_of(event)
+            hit = self.pending.take_hit(event.get("cached")) if event.get("source") == "disk" else None
+            if hit is not None:
+                opened.touch(hit, at)
+        target = event.get("target") if event.rule == "rebuild_done" else event.get("canonical")
+        if event.rule in ("canonicalized", "rebuild_done", "thinking_remembered"):
+            opened.live_set = event.get("live") if event.rule == "thinking_remembered" else target
+
+    def _stream_error(self, event: Event, at: float | None) -> None:
+        opened = self._spanned(event, at)
+        if opened is None:
+            return
+        opened.row.client_gone = True
+        opened.dead = event.rule in _FATAL
+        if event.rule in ("prefill_failed", "sse_error"):
+            opened.row.error = event.get("error")
+        if opened.dead:
+            self._close(opened)
+
+    # -- closing ---------------------------------------------------------------------------------------
+
+    def _close(self, opened: Open) -> None:
+        self.opens.remove(opened)
+        from_episode(opened)
+        self.closed.append(opened)
+
+    def _flush(self) -> None:
+        for episode in self.pending.flush():
+            self._row_of(episode)
+
+    def _row_of(self, episode: Episode) -> None:
+        """A miss, hit or continuation whose `prompt start` is not in the input."""
+        first = episode.events[0]
+        row = Request(0, first.line, run=self.run, excerpt=first.excerpt)
+        opened = Open(row, place=first.seq, first=first.seq, episode=episode, unprinted=True)
+        from_episode(opened)
+        self.closed.append(opened)
+
+    def _turn_page(self, excerpt: int) -> None:
+        """Another excerpt of a report: nothing is joined across, but for equal spans of open requests."""
+        self._flush()
+        self._evicted = []
+        self._excerpt = excerpt
+        self.clock.forget_order()
+
+
+def reaches(opened: Open, tokens: int) -> bool:
+    """Can a store of `tokens` lie on this request's way (in its prefill, or behind its prompt)?"""
+    if opened.span is None:
+        return False
+    cached, prompt = opened.span[1] - opened.span[2], opened.span[1]
+    if opened.done_seq is None:
+        return cached < tokens <= prompt
+    return tokens >= prompt
+
+
+def position(opened: Open) -> int:
+    """The live length of the last line seen: C + done, or P + generated."""
+    if opened.span is None:
+        return 0
+    if opened.done_seq is not None:
+        return opened.span[1] + (opened.progress.decoded or 0)
+    return opened.span[1] - opened.span[2] + (opened.progress.last_done or 0)
+
+
+def request_span(event: Event) -> Span | None:
+    """`request_ctx=` of the rebuild lines."""
+    start, end, tokens = (event.get(f"request_span_{part}") for part in ("start", "end", "tokens"))
+    return (start, end, tokens) if start is not None and end is not None and tokens is not None else None

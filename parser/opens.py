@@ -1,0 +1,134 @@
+"""Open requests: which request a line with a span, a decode span or no span at all belongs to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from parser.event import Event
+from parser.pending import Episode
+from parser.request import Progress, Request, Store
+
+Span = tuple[int, int, int]  # C, P, n as printed
+
+
+@dataclass(slots=True)
+class Open:
+    """A request while its lines come in. `t0` figures are seconds on the log's clock.
+
+    `place` is the seq that orders it among requests (`prompt start`, else its first line); `extra` are
+    tokens of earlier attempts and appended tool errors; `live_set` is a live length that a line names
+    (canonicalised, remembered); `unprinted` is true where its `prompt start` is not in the input.
+    """
+
+    row: Request
+    place: int
+    span: Span | None = None
+    episode: Episode | None = None
+    first: int = 0
+    last: int = 0
+    events: list[int] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list)
+    stores: list[Store] = field(default_factory=list)
+    started_at: float | None = None
+    seen: list[tuple[float | None, float | None]] = field(default_factory=list)
+    last_at: float | None = None
+    done_s: float | None = None
+    done_seq: int | None = None
+    progress: Progress = field(default_factory=Progress)
+    extra: int = 0
+    live_set: int | None = None
+    rebuild: Span | None = None
+    dead: bool = False  # ended without a finish line (stream error, prefill failed)
+    reset: bool = False  # its state was thrown away (DS13)
+    finish_seq: int | None = None
+    unprinted: bool = False
+
+    def touch(self, event: Event, at: float | None) -> None:
+        """One of its lines: keep its place."""
+        self.events.append(event.seq)
+        self.lines.append(event.line)
+        self.last = max(self.last, event.seq)
+        self.last_at = at if at is not None else self.last_at
+
+    def misses(self, event: Event, at: float | None) -> float:
+        """How badly a `prompt done` or `finish` line fits this request in time (0 fits, seconds off)."""
+        elapsed = event.get("elapsed_s")
+        if elapsed is None or at is None or self.started_at is None:
+            return 0.0
+        off = abs((at - self.started_at) - elapsed)
+        return max(0.0, off - 1.1)
+
+
+class Opens:
+    """The table of requests that have started and not ended."""
+
+    def __init__(self) -> None:
+        self.by_span: dict[Span, list[Open]] = {}
+        self.all: dict[int, Open] = {}  # id(open) -> open, in order of start
+
+    def __len__(self) -> int:
+        return len(self.all)
+
+    def add(self, opened: Open) -> None:
+        """Enter a request under its span."""
+        self.all[id(opened)] = opened
+        if opened.span is not None:
+            self.by_span.setdefault(opened.span, []).append(opened)
+
+    def remove(self, opened: Open) -> None:
+        """It ended."""
+        self.all.pop(id(opened), None)
+        if opened.span is None:
+            return
+        left = [o for o in self.by_span.get(opened.span, ()) if o is not opened]
+        if left:
+            self.by_span[opened.span] = left
+        else:
+            self.by_span.pop(opened.span, None)
+
+    def in_prefill(self, span: Span | None, event: Event, at: float | None) -> Open | None:
+        """For `prompt done` and prefill chunks: the open request of this span that is still in prefill."""
+        return _best([o for o in self._of(span) if o.done_seq is None], event, at)
+
+    def any(self, span: Span | None) -> Open | None:
+        """For tool, checkpoint and stream lines: prefer the one that decodes."""
+        opened = self._of(span)
+        decoding = [o for o in opened if o.done_seq is not None]
+        return (decoding or opened or [None])[0]
+
+    def finishing(self, span: Span | None, event: Event, at: float | None) -> Open | None:
+        """For `finish`: the request of this span whose decoded tokens and seconds agree with the line."""
+        opened = self._of(span)
+        decoding = [o for o in opened if o.done_seq is not None] or opened
+        gen = event.get("gen")
+        exact = [o for o in decoding if gen is not None and o.progress.decoded == gen]
+        return _best(exact or decoding, event, at)
+
+    def decoding(self, prompt: int, before: int) -> Open | None:
+        """For a decode line of prompt length `prompt` whose last line stood at `before` generated tokens."""
+        opened = [o for o in self.all.values() if o.span is not None and o.span[1] == prompt]
+        ready = [o for o in opened if o.done_seq is not None] or opened
+        exact = [o for o in ready if (o.progress.decoded or 0) == before]
+        return (exact or ready or [None])[0]
+
+    def rebuilding(self, span: Span | None) -> Open | None:
+        """For chunks of a tool-checkpoint rebuild, which carry the rebuild's own span."""
+        return next((o for o in self.all.values() if span is not None and o.rebuild == span), None)
+
+    def _of(self, span: Span | None) -> list[Open]:
+        return self.by_span.get(span, []) if span is not None else []
+
+
+def _best(opened: list[Open], event: Event, at: float | None) -> Open | None:
+    """The one that fits in time; the oldest of equals (symmetric as far as the log tells)."""
+    if len(opened) <= 1:
+        return opened[0] if opened else None
+    return min(opened, key=lambda o: (o.misses(event, at), o.first))
+
+
+def span_of(event: Event) -> Span | None:
+    """The span `C..P:n` of a line, None where it is cut off."""
+    start, end, tokens = event.get("span_start"), event.get("span_end"), event.get("span_tokens")
+    if isinstance(start, int) and isinstance(end, int):
+        return (start, end, tokens if isinstance(tokens, int) else max(0, end - start))
+    return None
