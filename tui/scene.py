@@ -1,0 +1,344 @@
+"""The scene: what is drawn, without a terminal. Lanes of slots, the disk, flows and curves on one axis.
+
+Pure: columns in (`tui.tables`), immutable indices out. `tui.picture` turns a window of it into characters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Final, Literal
+
+import polars as pl
+
+from tui.axis import Axis
+from tui.lod import LaneIndex
+from tui.tables import DECODE, LOADING, PREFILL, SURE, Frozen
+
+AxisChoice = Literal["auto", "time", "order"]
+
+_TIMED_SHARE: Final = 0.6  # with fewer requests timed than this, the order of requests is the better axis
+_BUSY: Final = 0.92  # share of its unit that a request fills on the order axis
+_UNPLACED_LANES: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What the server was, as far as the log tells: slots, context tokens, disk budget (MiB), profile."""
+
+    slots: int | None = None
+    ctx: int | None = None
+    budget_mib: float | None = None
+    disk: bool | None = None
+    profile: str | None = None
+    origin: datetime | None = None
+    dated: bool = False
+    run_lines: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """One slot (`slot` is its number) or, with `slot` None, requests whose slot is not known."""
+
+    name: str
+    slot: int | None
+    index: LaneIndex
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """Running sums over all requests by start: `at` sorted; reused, fresh tokens and misses up to each."""
+
+    frame: pl.DataFrame
+
+    def between(self, edges: Sequence[float]) -> pl.DataFrame:
+        """One row a cell: reused, fresh, misses, begun, known (tokens are), over the requests that start in it."""
+        return _differences(self.frame, edges, ("reused", "fresh", "misses", "begun", "known"))
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """The disk lane: marks by time with running sums (MiB and counts by kind), and flows with their tracks.
+
+    `floor_mib` is what must have been there before the log began, judged from what was deleted.
+    """
+
+    marks: pl.DataFrame
+    flows: pl.DataFrame
+    tracks: int
+    floor_mib: float
+
+    def between(self, edges: Sequence[float]) -> pl.DataFrame:
+        """One row a cell: number of marks of each kind in it."""
+        return _differences(self.marks, edges, ("k0", "k1", "k2", "k3", "k4"))
+
+    def mib(self, points: Sequence[float]) -> list[float]:
+        """MiB known to be on disk at each point (at least: what was there before is known only in part)."""
+        return [self.floor_mib + value for value in _up_to(self.marks, points, "mib_sum")]
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """Everything that can be drawn. `table`: one row a request in axis units; `restarts`: new processes."""
+
+    axis: Axis
+    setting: Setting
+    table: pl.DataFrame
+    lanes: tuple[Lane, ...]
+    disk: Disk
+    sums: Sums
+    names: tuple[str, ...]
+    restarts: tuple[float, ...] = ()
+    #: the part of the axis that has been read; the rest is drawn as unread
+    read_to: float = 0.0
+    kept: int = 0
+    live_scale: int = 1
+    extra: dict[str, object] = field(default_factory=dict)
+
+
+def build(
+    frozen: Frozen,
+    setting: Setting,
+    *,
+    axis: AxisChoice = "auto",
+    keep: pl.Series | None = None,
+    span: tuple[float, float] | None = None,
+) -> Scene:
+    """The scene of `frozen` columns. `keep` (bool a request) hides what a filter leaves out; `span` fixes the
+    ends of a time axis where more of the log is still to be read."""
+    chosen, why = _choose(frozen.requests, axis)
+    table = _placed(frozen.requests, chosen)
+    table = table.with_columns(keep=pl.lit(True) if keep is None else keep)
+    lo, hi = _ends(table, chosen, span)
+    lanes = _lanes(table, setting, hi)
+    where = Axis(chosen, lo, hi, setting.origin, setting.dated, why)
+    return Scene(
+        axis=where,
+        setting=setting,
+        table=table,
+        lanes=lanes,
+        disk=_disk(frozen, table),
+        sums=_sums(table),
+        names=frozen.names,
+        restarts=_restarts(table),
+        read_to=_last(table, lo) if span else hi,
+        kept=int(table["keep"].sum()),
+        live_scale=setting.ctx or int(_highest(table)) or 1,
+    )
+
+
+def refilter(scene: Scene, frozen: Frozen, keep: pl.Series | None) -> Scene:
+    """The same scene showing only the requests of `keep` (None: all)."""
+    axis = scene.axis
+    made = build(frozen, scene.setting, axis=axis.kind, keep=keep, span=(axis.lo, axis.hi))
+    return replace(made, axis=axis, read_to=scene.read_to)
+
+
+def _choose(requests: pl.DataFrame, wanted: AxisChoice) -> tuple[Literal["time", "order"], str]:
+    timed = requests["start_s"].drop_nulls()
+    enough = len(requests) == 0 or len(timed) >= _TIMED_SHARE * len(requests)
+    if wanted == "order":
+        return "order", ""
+    if not enough:
+        return "order", "no clock in this log: requests in order, widths are not times"
+    if len(timed) > 1 and timed.min() == timed.max() and requests["total_s"].sum() == 0:
+        return "order", "all stamps are equal: requests in order, widths are not times"
+    return "time", ""
+
+
+def _placed(requests: pl.DataFrame, kind: str) -> pl.DataFrame:
+    """Adds row, begin <= start <= prefilled <= end (axis units) and `timed` (False: a guessed time)."""
+    table = requests.with_row_index("row").with_columns(pl.col("row").cast(pl.Int64))
+    return table.with_columns(_by_time() if kind == "time" else _by_order()).with_columns(
+        begin=pl.min_horizontal("begin", "start"),
+        prefilled=pl.max_horizontal("prefilled", "start"),
+        end=pl.max_horizontal("end", "prefilled", "start"),
+        timed=pl.col("start_s").is_not_null(),
+    )
+
+
+def _by_time() -> list[pl.Expr]:
+    start = pl.col("start_s").fill_null(strategy="forward").fill_null(strategy="backward").fill_null(0.0)
+    to_end = pl.col("end_s") - start
+    whole = pl.coalesce("total_s", to_end, "prefill_s").fill_null(0.0).clip(0)
+    return [
+        (start - pl.col("load_s") - pl.col("save_s")).alias("begin"),
+        start.alias("start"),
+        (start + pl.coalesce("prefill_s", whole)).alias("prefilled"),
+        (start + whole).alias("end"),
+    ]
+
+
+def _by_order() -> list[pl.Expr]:
+    row = pl.col("row").cast(pl.Float64)
+    moved = pl.col("evicted").fill_null(0) + pl.col("disk_hit").fill_null(0) > 0
+    start = row + pl.when(moved).then(0.16).otherwise(0.04)
+    share = (pl.col("prefill_s") / pl.col("total_s")).fill_nan(0.5).fill_null(0.5).clip(0.25, 0.75)
+    return [
+        row.alias("begin"),
+        start.alias("start"),
+        (start + share * (row + _BUSY - start)).alias("prefilled"),
+        (row + _BUSY).alias("end"),
+    ]
+
+
+def _ends(table: pl.DataFrame, kind: str, span: tuple[float, float] | None) -> tuple[float, float]:
+    if kind == "order":
+        return 0.0, float(max(1, len(table)))
+    if not len(table):
+        return span or (0.0, 1.0)
+    lo, hi = _number(table["begin"].min()), _last(table, 1.0)
+    lo, hi = (min(lo, span[0]), max(hi, span[1])) if span else (lo, hi)
+    return lo, hi if hi - lo > 1e-3 else lo + 1.0
+
+
+def _last(table: pl.DataFrame, otherwise: float) -> float:
+    return _number(table["end"].max()) if len(table) else otherwise
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, (int, float)) else 0.0
+
+
+def _highest(table: pl.DataFrame) -> float:
+    return _number(table["live_after"].max()) if len(table) else 0.0
+
+
+def _run_ends(table: pl.DataFrame) -> pl.DataFrame:
+    """run -> when the next process begins (all slots are empty again)."""
+    firsts = table.group_by("run").agg(pl.col("begin").min()).sort("run")
+    return firsts.with_columns(free=pl.col("begin").shift(-1)).select("run", "free")
+
+
+def _restarts(table: pl.DataFrame) -> tuple[float, ...]:
+    return tuple(_run_ends(table)["free"].drop_nulls().to_list()) if len(table) else ()
+
+
+def _lanes(table: pl.DataFrame, setting: Setting, hi: float) -> tuple[Lane, ...]:
+    ends = _run_ends(table)
+    known = table["slot"].drop_nulls().unique().sort().to_list()
+    count = max([setting.slots or 0, *(slot + 1 for slot in known)], default=0)
+    lanes = [
+        Lane(f"slot {slot}", slot, _index(table.filter(pl.col("slot") == slot), ends, hi))
+        for slot in range(count)
+    ]
+    adrift = table.filter(pl.col("slot").is_null())
+    for number, rows in enumerate(_pack(adrift, "begin", "end", _UNPLACED_LANES)):
+        name = "slot ?" if number == 0 else f"slot ?{number + 1}"
+        spans = adrift[rows].with_columns(sure=pl.lit(SURE["ambiguous"], dtype=pl.Int8))
+        lanes.append(Lane(name, None, _index(spans, ends, hi)))
+    return tuple(lanes)
+
+
+def _pack(frame: pl.DataFrame, begin: str, end: str, most: int) -> list[list[int]]:
+    """Rows of `frame` on as few tracks as overlaps allow, at most `most`; the last takes the rest."""
+    tracks: list[list[int]] = []
+    free: list[float] = []
+    for row, (start, stop) in enumerate(frame.select(begin, end).iter_rows()):
+        track = next((number for number, at in enumerate(free) if at <= start), None)
+        if track is None and len(tracks) < most:
+            track = len(tracks)
+            tracks.append([])
+            free.append(start)
+        track = len(tracks) - 1 if track is None else track
+        tracks[track].append(row)
+        free[track] = max(free[track], stop)
+    return tracks
+
+
+def _index(spans: pl.DataFrame, ends: pl.DataFrame, hi: float) -> LaneIndex:
+    """Spans of one lane made non-overlapping: what a one-second clock blurs is cut where the next begins."""
+    gone = pl.col("evicted").fill_null(0) > 0
+    placed = (
+        spans.join(ends, on="run", how="left")
+        .sort("row")
+        .with_columns(begin=pl.col("begin").cum_max())
+        .with_columns(next=pl.min_horizontal(pl.col("begin").shift(-1), "free").fill_null(max(hi, 0) + 1e9))
+        .with_columns(next=pl.max_horizontal("next", "begin"))
+    )
+    cut = [
+        pl.col(name).clip(pl.col("begin"), pl.col("next")).alias(name)
+        for name in ("start", "prefilled", "end")
+    ]
+    return LaneIndex(
+        placed.with_columns(cut).select(
+            *("row", "begin", "start", "prefilled", "end", "prompt", "cached", "generated", "live_after"),
+            *("conv", "sure", "keep", "rewound", "failed", pl.col("next").alias("until")),
+            evict=gone & pl.col("saved"),
+            loss=gone & ~pl.col("saved"),
+            restore=pl.col("disk_hit").fill_null(0) > 0,
+            rewind=pl.col("rewound"),
+        )
+    )
+
+
+def _sums(table: pl.DataFrame) -> Sums:
+    kept = table.filter(pl.col("keep")).sort("start")
+    return Sums(
+        kept.select(
+            at=pl.col("start"),
+            reused=pl.col("cached").fill_null(0).cum_sum(),
+            fresh=pl.col("fresh").fill_null(0).cum_sum(),
+            misses=pl.col("miss").cast(pl.Int64).cum_sum(),
+            begun=pl.int_range(1, pl.len() + 1),
+            known=(pl.col("cached").is_not_null() & pl.col("fresh").is_not_null()).cast(pl.Int64).cum_sum(),
+        )
+    )
+
+
+def _disk(frozen: Frozen, table: pl.DataFrame) -> Disk:
+    marks = (
+        frozen.marks.join(table, on="row", how="left", maintain_order="left")
+        .with_columns(at=_mark_time())
+        .sort("at", maintain_order=True)
+    )
+    kinds = [(pl.col("kind") == kind).cast(pl.Int64).cum_sum().alias(f"k{kind}") for kind in range(5)]
+    summed = marks.select(
+        "at", "row", "kind", "tokens", "mib", "conv", "slot", *kinds, mib_sum=pl.col("mib").cum_sum()
+    )
+    lowest = _number(summed["mib_sum"].min()) if len(summed) else 0.0
+    flows = _flows(frozen.flows, table)
+    return Disk(summed, flows, _number_of_tracks(flows), max(0.0, -lowest))
+
+
+def _mark_time() -> pl.Expr:
+    prefill = pl.col("start") + pl.col("share") * (pl.col("prefilled") - pl.col("start"))
+    decode = pl.col("prefilled") + pl.col("share") * (pl.col("end") - pl.col("prefilled"))
+    return (
+        pl.when(pl.col("phase") == LOADING).then(pl.col("start"))
+        .when(pl.col("phase") == PREFILL).then(prefill)
+        .when(pl.col("phase") == DECODE).then(decode)
+        .otherwise(pl.col("begin"))
+    )  # fmt: skip
+
+
+def _flows(flows: pl.DataFrame, table: pl.DataFrame) -> pl.DataFrame:
+    """Flows with times: `left` when evicted, `back` when its conversation returned (null: not yet), `track`."""
+    when = table.select("row", pl.col("begin").alias("left"), pl.col("slot").alias("from_slot"), "saved")
+    back = table.select("row", pl.col("start").alias("back"), pl.col("slot").alias("to_slot"))
+    timed = (
+        flows.join(when, left_on="from_row", right_on="row", how="left")
+        .join(back, left_on="to_row", right_on="row", how="left")
+        .sort("left", "from_row")
+    )
+    tracks = _pack(timed.with_columns(pl.col("back").fill_null(float("inf"))), "left", "back", 8)
+    track_of = {row: track for track, rows in enumerate(tracks) for row in rows}
+    return timed.with_columns(track=pl.Series([track_of[row] for row in range(len(timed))], dtype=pl.Int8))
+
+
+def _number_of_tracks(flows: pl.DataFrame) -> int:
+    return int(_number(flows["track"].max())) + 1 if len(flows) else 0
+
+
+def _differences(frame: pl.DataFrame, edges: Sequence[float], names: Sequence[str]) -> pl.DataFrame:
+    return pl.DataFrame({name: _up_to(frame, edges, name) for name in names}).select(pl.all().diff().slice(1))
+
+
+def _up_to(frame: pl.DataFrame, points: Sequence[float], name: str) -> list[float]:
+    """The running sum `name` before each point (0 where nothing lies before it)."""
+    if not len(frame):
+        return [0] * len(points)
+    count = frame["at"].search_sorted(pl.Series(points, dtype=pl.Float64), side="left").cast(pl.Int64)
+    values = frame[name].gather((count - 1).clip(0))
+    return [value if n else 0 for value, n in zip(values.to_list(), count.to_list(), strict=True)]
