@@ -1,0 +1,261 @@
+"""What a log says for certain about which token strings share how much. Defaults are in `replay.defaults`.
+
+Read in file order, with the checkpoints that the log saw written and deleted, since a lookup that passes over
+a file says that the prompt does not extend it (R4.10).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from parser.event import Event
+from parser.reading import Reading
+from parser.request import Request
+from replay.prefixes import Agree, Guess, Part
+from replay.strings import (
+    HIDDEN, canonical, canonical_tokens, effective_tokens, live, live_tokens, owner, successors, visible,
+)  # fmt: skip
+
+#: smallest file the store writes or finds (R4.2), where no start line says it
+MIN_TOKENS = 512
+_KINDS = ("prompt_start", "kv_stored", "kv_hit", "kv_evicted", "kv_discarded", "shutdown")
+
+
+@dataclass(slots=True, eq=False)
+class LogFile:
+    """A checkpoint: the first `tokens` tokens of `string` (-1: written before the log began)."""
+
+    string: int
+    tokens: int
+    size_mib: float | None = None
+    key: str | None = None
+    name: str | None = None
+    ctx: int | None = None
+    text_bytes: int | None = None
+    hits: int | None = None
+    gone: bool = False
+
+
+@dataclass(slots=True)
+class Evidence:
+    """Statements over the strings of `requests`, and what is known of the disk directory."""
+
+    requests: list[Request]
+    lengths: list[int]
+    agreed: list[Agree] = field(default_factory=list)
+    parted: list[Part] = field(default_factory=list)
+    guesses: list[Guess] = field(default_factory=list)
+    files: list[LogFile] = field(default_factory=list)
+    #: index of a request -> index of the one that sat in its slot before it
+    occupant: dict[int, int] = field(default_factory=dict)
+    #: index -> index of the request whose live state it continued without equal tokens (R3.2)
+    hidden: dict[int, int] = field(default_factory=dict)
+    #: index -> the file it was served from
+    served_from: dict[int, LogFile] = field(default_factory=dict)
+    #: indices whose prompt is placed for certain at the end of an earlier string
+    placed: set[int] = field(default_factory=set)
+
+
+def gather(reading: Reading) -> Evidence:
+    """All that `reading` says for certain."""
+    return _Gatherer(reading).evidence()
+
+
+class _Gatherer:
+    def __init__(self, reading: Reading) -> None:
+        self.reading = reading
+        self.requests = reading.requests
+        follows = successors(self.requests)
+        lengths = [n for i in range(len(self.requests)) for n in self._lengths(i, follows.get(i))]
+        self.out = Evidence(self.requests, lengths)
+        self.out.occupant = {after: before for before, after in follows.items()}
+        self.of_event = {seq: i for i, r in enumerate(self.requests) for seq in r.events}
+
+    def _lengths(self, index: int, after: int | None) -> tuple[int, int, int]:
+        request = self.requests[index]
+        seen = self.requests[after].live_before if after is not None else None
+        return canonical_tokens(request), live_tokens(request, seen), 0
+
+    def evidence(self) -> Evidence:
+        for event in self._events():
+            getattr(self, f"_{event.kind}")(event, self.of_event.get(event.seq))
+        return self.out
+
+    def _events(self) -> Iterator[Event]:
+        log = self.reading.events
+        return log.rows(*_KINDS) if log is not None else iter(())
+
+    # -- the live state ------------------------------------------------------------------------------
+
+    def _prompt_start(self, event: Event, index: int | None) -> None:
+        if index is None:
+            return
+        request = self.requests[index]
+        before = self._occupant(index)
+        if request.source in HIDDEN:
+            self._continued(index, before)
+            return
+        self._own(index)
+        if before is not None:
+            self._met(index, before)
+        if self._looks_up(request):
+            self._silent_store(index, before)
+            self._passed_over(index)
+
+    def _occupant(self, index: int) -> int | None:
+        return self.out.occupant.get(index)
+
+    def _own(self, index: int) -> None:
+        """The live string begins with the prompt, as far as it was evaluated."""
+        shared = min(self.out.lengths[canonical(index)], self.out.lengths[live(index)])
+        self.out.agreed.append(Agree(canonical(index), live(index), shared))
+
+    def _continued(self, index: int, before: int | None) -> None:
+        cached = self.requests[index].cached_tokens or 0
+        if before is None:
+            return
+        self.out.hidden[index] = before
+        self.out.agreed.append(Agree(live(index), live(before), cached))
+        self.out.placed.add(index)
+
+    def _met(self, index: int, before: int) -> None:
+        request = self.requests[index]
+        shared = _shared_with_live(request)
+        if shared is None:
+            return
+        one, other = canonical(index), live(before)
+        self.out.agreed.append(Agree(one, other, shared))
+        whole = shared in (self.out.lengths[one], self.out.lengths[other])
+        if whole:
+            self.out.placed.add(index)
+        else:
+            self.out.parted.append(Part(one, other, shared))
+
+    # -- the disk ------------------------------------------------------------------------------------
+
+    def _looks_up(self, request: Request) -> bool:
+        """Only a text request that nothing in memory serves looks at the disk (R3.13, ladder step 11)."""
+        return request.source in ("cold", "disk-text") and not request.images and self._has_disk(request)
+
+    def _has_disk(self, request: Request) -> bool:
+        said = self.reading.runs[request.run].config.get("kv_disk") if self.reading.runs else None
+        return bool(said) if said is not None else bool(self.out.files)
+
+    def _ctx(self, index: int | None) -> int | None:
+        if index is None or not self.reading.runs:
+            return None
+        return self.reading.runs[self.requests[index].run].config.get("ctx")
+
+    def _present(self) -> Iterator[LogFile]:
+        return (file for file in self.out.files if not file.gone)
+
+    def _kv_stored(self, event: Event, index: int | None) -> None:
+        tokens, reason = event.get("tokens"), event.get("reason")
+        string = self._stored_string(tokens, reason, index)
+        file = LogFile(string, tokens, event.get("size_mib"), event.get("key"), ctx=self._ctx(index))
+        self.out.files.append(file)
+
+    def _stored_string(self, tokens: int, reason: str, index: int | None) -> int:
+        if reason in ("evict", "shutdown"):
+            before = self._occupant(index) if index is not None else None
+            if before is not None and self.out.lengths[live(before)] == tokens:
+                return live(before)
+            return self._latest_live(tokens)
+        return live(index) if index is not None else -1
+
+    def _latest_live(self, tokens: int) -> int:
+        """The latest request that left so many tokens; the lengths of live states are their fingerprints."""
+        found = (i for i in reversed(range(len(self.requests))) if self.out.lengths[live(i)] == tokens)
+        return live(next(found, -1)) if tokens else -1
+
+    def _kv_hit(self, event: Event, index: int | None) -> None:
+        if index is None or not event.get("tokens"):
+            return
+        tokens = event.get("tokens")
+        found = [f for f in self._present() if f.name == event.get("file") and f.name is not None]
+        found = found or [f for f in self._present() if f.tokens == tokens and f.name is None]
+        if not found:
+            found = [LogFile(-1, tokens, key=event.get("key"), ctx=None)]
+            self.out.files += found
+        self._hit(index, found, event)
+
+    def _hit(self, index: int, found: list[LogFile], event: Event) -> None:
+        file = found[-1]
+        self.out.served_from[index] = file
+        tokens = event.get("tokens")
+        if len(found) == 1:
+            file.name, file.text_bytes = event.get("file"), event.get("text")
+            if file.string < 0:
+                file.string = canonical(index)
+            else:
+                self._extends(index, file)
+        else:
+            ways = [(f.string, tokens) for f in reversed(found) if f.string >= 0]
+            self.out.guesses.append(Guess(canonical(index), ways))
+        if "consumed" in (event.get("flags") or ()) or event.get("consumed"):
+            file.gone = True
+
+    def _extends(self, index: int, file: LogFile) -> None:
+        if file.key in (None, "token-text"):
+            self.out.agreed.append(Agree(canonical(index), file.string, file.tokens))
+        else:
+            self.out.hidden[index] = owner(file.string)
+            self.out.agreed.append(Agree(live(index), file.string, file.tokens))
+            self.out.placed.add(index)
+
+    def _kv_evicted(self, event: Event, index: int | None) -> None:
+        name, tokens, size = event.get("file"), event.get("tokens"), event.get("size_mib")
+        same = [f for f in self._present() if name is not None and f.name == name]
+        same = same or [f for f in self._present() if f.tokens == tokens and _like(f.size_mib, size)]
+        if not same:
+            same = [LogFile(-1, tokens, size)]
+            self.out.files += same
+        same[0].gone, same[0].hits, same[0].name = True, event.get("hits"), name
+
+    def _kv_discarded(self, event: Event, index: int | None) -> None:
+        for file in self._present():
+            if file.name is not None and file.name == event.get("file"):
+                file.gone = True
+
+    def _shutdown(self, event: Event, index: int | None) -> None:
+        """Nothing: what a shutdown writes is told by its store lines."""
+
+    def _silent_store(self, index: int, before: int | None) -> None:
+        """A miss whose live state was not stored and not refused: an identical file is there (R4.20)."""
+        request = self.requests[index]
+        tokens = request.live_before or 0
+        if before is None or request.evict_stored or tokens < MIN_TOKENS or request.common == 0:
+            return
+        if any(store.reason == "evict" for store in request.stores):
+            return
+        same = [f for f in self._present() if f.tokens == tokens and f.string >= 0]
+        if same:
+            self.out.agreed.append(Agree(live(before), same[-1].string, tokens))
+
+    def _passed_over(self, index: int) -> None:
+        request = self.requests[index]
+        reached, limit = request.disk_hit_tokens or 0, canonical_tokens(request)
+        ctx, nearest = self._ctx(index), dict[int, int]()
+        for file in self._present():
+            fits = file.ctx is None or ctx is None or file.ctx <= ctx
+            plain = file.key in (None, "token-text") and file.string >= 0
+            if fits and plain and owner(file.string) != index and reached < file.tokens <= limit:
+                nearest[file.string] = min(file.tokens, nearest.get(file.string, file.tokens))
+        self.out.parted += [Part(canonical(index), s, tokens - 1) for s, tokens in nearest.items()]
+
+
+def _like(one: float | None, other: float | None) -> bool:
+    return one is None or other is None or abs(one - other) < 0.006
+
+
+def _shared_with_live(request: Request) -> int | None:
+    """Tokens the prompt shares with what was in the slot, where the log says it; None for an invalid state."""
+    if request.source in ("memory", "memory-token", "memory-text", "memory-rewind"):
+        if request.cached_tokens is not None and request.prompt_tokens == request.cached_tokens + 1:
+            return request.prompt_tokens if request.source == "memory-rewind" else request.cached_tokens
+        return request.cached_tokens
+    return request.common or None
+
+
+__all__ = ["Evidence", "LogFile", "gather", "effective_tokens", "visible"]
