@@ -64,12 +64,12 @@ class Fault:
 class Asked:
     """One request as a client sent it. Tokens, seconds.
 
-    `request` is its number (unique, 1-based, the order of the source log). `prompt` is canonical: the request's
-    text tokenised from nothing. `reply` is what the server samples and evaluates: it stands after the effective
-    prompt in the live state, whatever that is (R3.36; with a tool-error retry it is longer than `generated`).
-    `shown` is the reply as a later prompt would hold it, in canonical tokens, placed after the prompt less its
-    last `drop` tokens (1 for a closing `<think>`): the visible key (R3.30, R3.32); None if it is not known or
-    equals the reply. `anchor` is the tokens before the last user message that precedes the first assistant
+    `request` is its number (unique, 1-based, the order of the source log). `prompt` is canonical: the text of
+    the request tokenised from nothing. `reply` is what the server samples and evaluates: it stands after the
+    effective prompt in the live state, whatever that is (R3.36; after a tool-error retry it is longer than
+    `generated`). `shown` is the reply as a later prompt would hold it, in canonical tokens, in place of the
+    prompt's last `drop` tokens (1 for a closing `<think>`): the visible key (R3.30, R3.32); None if it is not
+    known. `anchor` is the tokens before the last user message that precedes the first assistant
     message (R5.1); None if the prompt has no such roles.
 
     Arrival: `after` (a request) + `think_s` for a closed loop: that long after the answer of `after` ended;
@@ -80,6 +80,7 @@ class Asked:
     tokens are the prompt's last `tool_tail`; `needs_live`: the request does not replay the calls of `results`
     (R2.5). `raw_tools`: the sampled tool text is remembered (R3.35 does not apply). `keeps_reasoning`: the
     prompt already preserves reasoning; `open_reasoning`: the reply's reasoning never closed (both R3.32).
+    `tool_block`: (from, to), the tokens of the reply inside a tool-call block, () for none (R5.2).
     `stop_sequence`: a client's stop sequence ended the reply, which invalidates the session (R3.36).
     `open_to` lists what the source left open, in words of `docs/workload.md`; the value here is the default.
     """
@@ -103,6 +104,7 @@ class Asked:
     gives_up_s: float | None = None
     finish: str = "stop"
     stop_sequence: bool = False
+    tool_block: tuple[int, ...] = ()
     calls: tuple[str, ...] = ()
     results: tuple[str, ...] = ()
     needs_live: bool = False
@@ -123,11 +125,15 @@ class Asked:
 class Stop:
     """The operator stops the server and, unless this is the end, starts it again: slots are empty, files stay.
 
-    It happens before request number `before` arrives (None: after the last one). `clean`: SIGTERM, so resident
-    sessions are persisted (R5.5); else the process was killed. `down_s`: seconds until it serves again.
+    When: just before request `before` is sent, or (a stop that interrupted requests) `delay_s` after request
+    `after` was sent; with neither, when the last request has ended. `clean`: SIGTERM, so running requests are
+    cut off and resident sessions persisted (R5.5); else the process was killed. `down_s`: seconds until it
+    serves again.
     """
 
     before: int | None = None
+    after: int | None = None
+    delay_s: float = 0.0
     clean: bool = True
     down_s: float = 0.0
 

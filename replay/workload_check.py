@@ -71,6 +71,8 @@ def _request(asked: Asked, seen: set[int]) -> Iterator[tuple[str, str]]:
             f"waits for request {asked.after}, which is not above it",
             "give it `arrival_s`, or `after` another request",
         )
+    if asked.tool_block and (len(asked.tool_block) != 2 or asked.tool_block[0] > asked.tool_block[1]):
+        yield "its `tool_block` is no span", "give [from, to] in tokens of the reply, or leave it out"
     if asked.fault is not None and asked.fault.phase not in ("prefill", "decode"):
         yield f"fault in phase {asked.fault.phase!r}", "one of prefill, decode"
 
