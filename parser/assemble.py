@@ -2,37 +2,117 @@
 
 from __future__ import annotations
 
+import heapq
+from collections import Counter
 from collections.abc import Iterator
 
 from parser.clock import start_interval
 from parser.event import Event
 from parser.eventlog import EventLog
+from parser.guess import SlotGuess
 from parser.join import Joiner
 from parser.opens import Open
 from parser.reading import Asked, Reading
 from parser.request import Request
-from parser.runs import Runs
+from parser.runs import Run, Runs
+
+
+class Assembler:
+    """Takes blocks of events; lets rows go once their slot is decided, in order of `prompt start`."""
+
+    def __init__(self) -> None:
+        self.runs = Runs()
+        self.joiner = Joiner()
+        self.misses: Counter[int] = Counter()  # miss lines by run
+        self._guess: SlotGuess | None = None
+        self._unplaced: list[tuple[int, int, Open]] = []  # heap by first line
+        self._placed: list[tuple[int, int, Open]] = []  # heap by prompt start
+        self._number = 0
+
+    def feed(self, block: EventLog) -> list[Request]:
+        """One block; returns the rows that it lets go."""
+        rows: list[Request] = []
+        for event in block.rows(*block.counts):
+            rows += self._event(event)
+        return rows + self._release(final=False)
+
+    def finish(self) -> list[Request]:
+        """The input ends."""
+        return self._end_run()
+
+    def _event(self, event: Event) -> list[Request]:
+        left = self._end_run() if self.runs.feed(event) else []
+        if event.kind == "live_miss":
+            self.misses[self.runs.now.number] += 1
+        self.joiner.serial = self.runs.now.slots == 1
+        self.joiner.run = self.runs.now.number
+        self.joiner.feed(event)
+        return left
+
+    def _end_run(self) -> list[Request]:
+        self.joiner.end_run()
+        rows = self._release(final=True)
+        self._guess = None
+        return rows
+
+    def _release(self, *, final: bool) -> list[Request]:
+        if not self.runs.all:
+            return []
+        ended = self.runs.all[self.joiner.run]
+        for opened in self.joiner.closed:
+            heapq.heappush(self._unplaced, (opened.first, id(opened), opened))
+        self.joiner.closed.clear()
+        frontier = float("inf") if final else self.joiner.frontier()
+        guess = self._guess = self._guess or SlotGuess(ended, silent=self._silent(ended))
+        while self._unplaced and self._unplaced[0][0] < frontier:
+            guess.add(heapq.heappop(self._unplaced)[2])
+        for opened in guess.settled(final=final):
+            heapq.heappush(self._placed, (opened.place, id(opened), opened))
+        waiting = [o.first for o in guess.waiting.values()] + [first for first, _, _ in self._unplaced[:1]]
+        return list(self._emit(min([frontier, *waiting])))
+
+    def _emit(self, below: float) -> Iterator[Request]:
+        while self._placed and self._placed[0][0] < below:
+            self._number += 1
+            yield finished(heapq.heappop(self._placed)[2], self._number)
+
+    def _silent(self, run: Run) -> bool:
+        """Builds before 2026-05-14 print no miss line."""
+        newer = {"hit_half_life_s", "batched_session"} & run.config.keys()
+        return not newer and not self.misses[run.number]
 
 
 def whole(asked: Asked) -> Reading:
     """`reading.read`."""
-    joiner, runs = Joiner(), Runs()
+    assembler = Assembler()
     events: list[Event] = []
+    requests: list[Request] = []
     for block in _blocks(asked):
-        for event in block.rows(*block.counts):
-            if runs.feed(event):
-                joiner.end_run()
-            joiner.serial = runs.now.slots == 1
-            joiner.run = runs.now.number
-            joiner.feed(event)
-            events.append(event)
-    joiner.end_run()
-    opened = sorted(joiner.closed, key=lambda o: o.place)
-    requests = [finished(o, number) for number, o in enumerate(opened, 1)]
+        requests += assembler.feed(block)
+        events += block.rows(*block.counts)
+    requests += assembler.finish()
     log = EventLog(events)
     return Reading(
         sources=asked.inputs, events=log, requests=requests,
-        runs=[run.frozen() for run in runs.all], counts=dict(log.counts),
+        runs=[run.frozen() for run in assembler.runs.all], counts=dict(log.counts),
+    )  # fmt: skip
+
+
+def segments(asked: Asked) -> Iterator[Reading]:
+    """`reading.read_segments`."""
+    assembler = Assembler()
+    log = EventLog([])
+    for block in _blocks(asked):
+        requests = assembler.feed(block)
+        log = block
+        yield _segment(asked, assembler, log, requests)
+    yield _segment(asked, assembler, EventLog([]), assembler.finish())
+
+
+def _segment(asked: Asked, assembler: Assembler, log: EventLog, requests: list[Request]) -> Reading:
+    return Reading(
+        sources=asked.inputs, events=log, requests=requests,
+        runs=[run.frozen() for run in assembler.runs.all], counts=dict(log.counts),
     )  # fmt: skip
 
 
@@ -44,11 +124,6 @@ def _blocks(asked: Asked) -> Iterator[EventLog]:
     )
 
 
-def segments(asked: Asked) -> Iterator[Reading]:
-    """`reading.read_segments`."""
-    yield whole(asked)
-
-
 def finished(opened: Open, number: int) -> Request:
     """The row of a closed request."""
     row = opened.row
@@ -58,20 +133,11 @@ def finished(opened: Open, number: int) -> Request:
     row.line = row.lines[0] if row.lines else row.line
     row.stores = tuple(opened.stores)
     row.progress = opened.progress
+    if opened.previous is not None:
+        row.previous_in_slot = opened.previous.row.request or None
+        opened.previous = None
     bounds = start_interval(opened.started_at, opened.seen)
     if bounds is not None:
         row.start_s, row.start_error_s = (bounds[0] + bounds[1]) / 2, (bounds[1] - bounds[0]) / 2
     row.end_s = opened.last_at
-    row.live_after = live_after(opened)
     return row
-
-
-def live_after(opened: Open) -> int | None:
-    """R3.36: P + generated (+ appended), or the length that a checkpoint line names."""
-    if opened.reset:
-        return 0
-    if opened.live_set is not None:
-        return opened.live_set
-    if opened.finish_seq is None or opened.row.prompt_tokens is None or opened.row.generated_tokens is None:
-        return None
-    return opened.row.prompt_tokens + opened.row.generated_tokens + opened.extra

@@ -76,6 +76,13 @@ class Joiner:
         for opened in list(self.opens.all.values()):
             self._close(opened)
 
+    def frontier(self) -> float:
+        """No request that is not closed yet has a line before this seq."""
+        waiting = [e.events[0].seq for e in self.pending.episodes] + [
+            hit.seq for hit in self.pending.hits[:1]
+        ]
+        return min([*(o.first for o in self.opens.all.values()), *waiting], default=float("inf"))
+
     # -- before the prompt starts --------------------------------------------------------------------
 
     def _miss(self, event: Event, at: float | None) -> None:

@@ -42,6 +42,7 @@ class Open:
     reset: bool = False  # its state was thrown away (DS13)
     finish_seq: int | None = None
     unprinted: bool = False
+    previous: Open | None = None  # the request before it in the same slot
 
     def touch(self, event: Event, at: float | None) -> None:
         """One of its lines: keep its place."""
@@ -94,7 +95,7 @@ class Opens:
         """For tool, checkpoint and stream lines: prefer the one that decodes."""
         opened = self._of(span)
         decoding = [o for o in opened if o.done_seq is not None]
-        return (decoding or opened or [None])[0]
+        return next(iter(decoding or opened), None)
 
     def finishing(self, span: Span | None, event: Event, at: float | None) -> Open | None:
         """For `finish`: the request of this span whose decoded tokens and seconds agree with the line."""
@@ -109,7 +110,7 @@ class Opens:
         opened = [o for o in self.all.values() if o.span is not None and o.span[1] == prompt]
         ready = [o for o in opened if o.done_seq is not None] or opened
         exact = [o for o in ready if (o.progress.decoded or 0) == before]
-        return (exact or ready or [None])[0]
+        return next(iter(exact or ready), None)
 
     def rebuilding(self, span: Span | None) -> Open | None:
         """For chunks of a tool-checkpoint rebuild, which carry the rebuild's own span."""

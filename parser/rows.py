@@ -29,6 +29,7 @@ def from_episode(opened: Open) -> None:
         opened.row.evicted_files += tuple(e.seq for e in episode.events if e.kind == "kv_evicted")
         _decision(opened, episode)
     _reuse(opened)
+    opened.row.live_after = live_after(opened)
 
 
 def _decision(opened: Open, episode: Episode) -> None:
@@ -126,3 +127,14 @@ def file_name(path: str | None) -> str | None:
         return None
     name = path.rstrip().rsplit("/", 1)[-1]
     return name[:-3] if name.endswith(".kv") else name
+
+
+def live_after(opened: Open) -> int | None:
+    """R3.36: P + generated (+ appended), or the length that a checkpoint line names."""
+    if opened.reset:
+        return 0
+    if opened.live_set is not None:
+        return opened.live_set
+    if opened.finish_seq is None or opened.row.prompt_tokens is None or opened.row.generated_tokens is None:
+        return None
+    return opened.row.prompt_tokens + opened.row.generated_tokens + opened.extra
