@@ -1,0 +1,288 @@
+"""Physical lines of a report -> lines on offer: joined where they were wrapped, cut where they were glued.
+
+The grammar (through `parse`) decides whether a cleaned text is an event; here it is decided which texts it
+sees. Rules are those of docs/mechanisms 2.2.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from parser.event import Event
+from parser.line import Line
+from parser.markdown import Physical
+from parser.peel import Peeled, peel, split_remark, unescaped, without_cut
+
+Parse = Callable[[Line], Event]
+
+MAX_JOINED: Final = 4  # further physical lines that one line of the log may be wrapped over
+_SNIPPET_BYTES: Final = {"text_snippet": 300, "dsml_snippet": 500}  # docs/log-formats TC7, TC7b
+_RAW_TEXT: Final = re.compile(r"(?P<what>text_snippet|dsml_snippet): (?P<text>.*)", re.DOTALL)
+_DEEP: Final = 8  # columns of indentation that no list or fence has
+_OTHER_PROGRAM: Final = re.compile(r"\s*(?:ds4[\w-]*|tp|[\w-]+ worker): ")
+_TICKS: Final = re.compile(r"`+")
+#: How a line of a request must begin where it stands in back quotes in prose (rule 4).
+_REQUEST_HEAD: Final = re.compile(
+    r"(?:chat|completion)\b|ctx=|(?:RESPPROTO|TOOLS|THINKING|DSML_START|DSML_END)\b"
+)
+_REQUEST_KINDS: Final = ("prompt_start", "prefill_chunk", "prompt_done", "decoding", "finish", "stream_error")
+_LOG_TEXT: Final = re.compile(
+    r"kv cache (?:miss|hit|stored|evicted|skipped)|\bctx=\d+\.\.|\bprompt (?:done|start)\b"
+    r"|(?:prefill|decoding) chunk|\bfinish=\w|\b(?:common|tokens|live)=\d"
+)
+_CELL: Final = re.compile(r"(?:\\.|`[^`]*`|[^|\\`]|`)+|(?<=\|)(?=\|)")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A line on offer with its event. `weak`: it may repeat what an excerpt says (2.2, the quoted line)."""
+
+    line: Line
+    event: Event
+    weak: bool = False
+
+
+def is_event(event: Event) -> bool:
+    """False for `foreign` and `unknown`."""
+    return event.kind not in ("foreign", "unknown")
+
+
+def known_fields(event: Event) -> int:
+    """How many fields a line says."""
+    return sum(value is not None for value in event.fields.values())
+
+
+class Offers:
+    """Walks over the physical lines once; `excerpt` numbers fences and runs of bare log lines from 1."""
+
+    def __init__(self, lines: list[Physical], parse: Parse, source: int) -> None:
+        self.lines, self.parse, self.source = lines, parse, source
+        self.excerpt = 0
+        self.block: int | None = None  # of the excerpt that is open, None between excerpts
+
+    def walk(self) -> Iterator[Found]:
+        """Every line on offer, in order."""
+        at = 0
+        while at < len(self.lines):
+            place = self.lines[at].place
+            if place == "fence":
+                at = yield from self.excerpt_line(at)
+            elif place == "row":
+                yield from self.row(self.lines[at])
+                at += 1
+            elif place == "text":
+                at = yield from self.paragraph(at)
+            else:
+                at += 1
+
+    # -- one line of an excerpt --------------------------------------------------------------------------
+
+    def excerpt_line(self, at: int) -> Generator[Found, None, int]:
+        """Offers the line at `at` with what it is wrapped over; returns where to go on."""
+        here = self.lines[at]
+        if self.block != here.block:
+            self.block, self.excerpt = here.block, self.excerpt + 1
+        found, at = self.read(at)
+        yield from found
+        return at
+
+    def read(self, at: int) -> tuple[list[Found], int]:
+        """The lines that the physical line at `at` gives, joined with wrapped ones; and where to go on."""
+        here = self.lines[at]
+        found = [self.offer(peeled, here, "excerpt") for peeled in peel(unescaped(here.text))]
+        last, at = self.joined(found[-1], at + 1)
+        found[-1] = last
+        return found, self.past_raw_text(last, at)
+
+    def offer(self, peeled: Peeled, here: Physical, place: str) -> Found:
+        text = without_cut(" ".join(peeled.text.split()) if '"' not in peeled.text else peeled.text)
+        line = Line(
+            here.line, here.offset, here.length, text, peeled.stamp, peeled.program, self.source,
+            self.excerpt, place, peeled.comment, peeled.elided or text != peeled.text,
+        )  # fmt: skip
+        return Found(line, self.parse(line))
+
+    def joined(self, found: Found, at: int) -> tuple[Found, int]:
+        """The line with the physical lines that go on with it: each must add something the grammar knows."""
+        if found.line.comment is not None or _RAW_TEXT.search(found.line.text):
+            return found, at
+        best, end = found, at
+        for ahead in range(at, min(at + MAX_JOINED, len(self.lines))):
+            text = self.going_on(self.lines[ahead], self.lines[at - 1])
+            if text is None:
+                break
+            longer = max((self.longer(found, glue, text, ahead) for glue in (" ", "")), key=_gain)
+            found = longer
+            if _gain(longer) > _gain(best) or (is_event(longer.event) and self.unfinished(best, ahead)):
+                best, end = longer, ahead + 1
+        return best, end
+
+    def unfinished(self, found: Found, ahead: int) -> bool:
+        """A line that ends with a sign of going on, before one set in far below it."""
+        text = self.lines[ahead].text
+        return found.line.text.endswith((";", ",", "(")) and len(text) - len(text.lstrip()) >= _DEEP
+
+    def going_on(self, line: Physical, before: Physical) -> str | None:
+        """The text of a line that may go on with the one before: of its block, no head, no event itself."""
+        if line.block != before.block or line.place != before.place or "`" in line.text:
+            return None
+        if _OTHER_PROGRAM.match(line.text):
+            return None
+        peeled = peel(unescaped(line.text))
+        if len(peeled) > 1 or peeled[0].stamp or peeled[0].program:
+            return None
+        return (
+            None if is_event(self.offer(peeled[0], line, "excerpt").event) else unescaped(line.text).strip()
+        )
+
+    def longer(self, found: Found, glue: str, text: str, ahead: int) -> Found:
+        end = self.lines[ahead]
+        message, comment = split_remark(found.line.text + glue + text)
+        line = replace(
+            found.line, text=message, comment=comment, length=end.offset + end.length - found.line.offset
+        )
+        return Found(line, self.parse(line))
+
+    def past_raw_text(self, found: Found, at: int) -> int:
+        """Where raw model text ends that a tool-call warning quotes: nothing in it is a line of its own."""
+        match = _RAW_TEXT.search(found.line.text)
+        if match is None or not is_event(found.event):
+            return at
+        room = _SNIPPET_BYTES[match["what"]] - len(match["text"].encode())
+        if match["what"] == "text_snippet" and match["text"].endswith("]"):
+            return at
+        end = at
+        for ahead in range(at, len(self.lines)):
+            line = self.lines[ahead]
+            room -= len(line.text.encode()) + 1
+            if room < -1:  # the bracket that closes the record is not part of the snippet
+                break
+            if match["what"] == "text_snippet" and line.text.rstrip().endswith("]"):
+                return ahead + 1
+            if not any(peeled.stamp and peeled.program for peeled in peel(line.text)) and end == ahead:
+                end = ahead + 1
+        return end
+
+    # -- paragraphs --------------------------------------------------------------------------------------
+
+    def paragraph(self, at: int) -> Generator[Found, None, int]:
+        """Bare log lines, prose, and fragments in back quotes that may run over several lines."""
+        end, block = at, self.lines[at].block
+        while end < len(self.lines) and self.lines[end].block == block and self.lines[end].place == "text":
+            end += 1
+        prose: list[Physical] = []
+        while at < end:
+            found, after = self.read(at)
+            if self.is_bare(found, self.lines[at]):
+                yield from self.quoted(prose)
+                prose = []
+                yield from self.bare(found)
+                at = after
+            else:
+                prose.append(self.lines[at])
+                at += 1
+        yield from self.quoted(prose)
+        return end
+
+    def is_bare(self, found: list[Found], here: Physical) -> bool:
+        """Whether a line outside of fences is a log line as it stands, not prose that begins like one."""
+        if "`" in here.text:
+            return False
+        return any(is_event(one.event) and (one.line.program or not runs_on(one.event)) for one in found)
+
+    def bare(self, found: list[Found]) -> Iterator[Found]:
+        if self.block != -1:
+            self.block, self.excerpt = -1, self.excerpt + 1
+        for one in found:
+            yield replace(one, line=replace(one.line, excerpt=self.excerpt), weak=one.line.stamp is None)
+
+    def quoted(self, prose: list[Physical]) -> Iterator[Found]:
+        """Prose lines: fragments in back quotes that are events, and the lines that hold none."""
+        if not prose:
+            return
+        self.block = None
+        held: set[int] = set()
+        for found, lines in self.fragments(prose):
+            held |= lines
+            yield found
+        for line in prose:
+            if line.line not in held:
+                yield self.as_prose(line)
+
+    def as_prose(self, here: Physical) -> Found:
+        line = Line(here.line, here.offset, here.length, here.text.strip(), source=self.source, place="prose")
+        return Found(line, Event(0, here.line, here.offset, here.length, self.source, None, "foreign", ""))
+
+    def fragments(self, prose: list[Physical]) -> Iterator[tuple[Found, set[int]]]:
+        """Events in back quotes, each with the numbers of the lines that it stands on.
+
+        Each back quote may open one: a lost partner must not hide what follows.
+        """
+        text = "\n".join(line.text for line in prose)
+        ticks = [match.span() for match in _TICKS.finditer(text)] + [(len(text), len(text))]
+        at = 0
+        while at < len(ticks) - 1:
+            start, end = ticks[at][1], ticks[at + 1][0]
+            found = self.fragment(text[start:end], prose[text.count("\n", 0, start)])
+            if found:
+                lines = {
+                    prose[n].line for n in range(text.count("\n", 0, start), text.count("\n", 0, end) + 1)
+                }
+                for one in found:
+                    yield one, lines
+                at += 1
+            at += 1
+
+    def fragment(self, text: str, here: Physical, place: str = "inline") -> list[Found]:
+        """The events of one quoted fragment; empty where it holds none that counts."""
+        parts = [part for part in text.split("\n") if part.strip()]
+        if len(parts) > 1 and all(self.counted(part, here, place) for part in parts):
+            return [one for part in parts for one in self.counted(part, here, place)]
+        return self.counted(" ".join(part.strip() for part in parts), here, place)
+
+    def counted(self, text: str, here: Physical, place: str) -> list[Found]:
+        offers = (self.offer(peeled, here, place) for peeled in peel(unescaped(text)))
+        return [replace(one, weak=True) for one in offers if is_event(one.event) and counts_quoted(one)]
+
+    # -- tables ------------------------------------------------------------------------------------------
+
+    def row(self, here: Physical) -> Iterator[Found]:
+        """A table row: log text in one cell counts, in two or more it compares runs and counts nothing."""
+        self.block = None
+        cells = [cell.strip() for cell in _CELL.findall(here.text.strip().strip("|"))]
+        found = [self.cell(cell, here) for cell in cells]
+        logs = sum(bool(one) or bool(_LOG_TEXT.search(cell)) for one, cell in zip(found, cells, strict=True))
+        events = [one for cell in found for one in cell]
+        if logs == 1 and events:
+            yield from events
+        else:
+            yield self.as_prose(here)
+
+    def cell(self, text: str, here: Physical) -> list[Found]:
+        if "`" in text:
+            line = replace(here, text=text)
+            return [replace(one, line=replace(one.line, place="cell")) for one, _ in self.fragments([line])]
+        found = [self.offer(peeled, here, "cell") for peeled in peel(unescaped(text))] if text else []
+        return [replace(one, weak=True) for one in found if is_event(one.event)]
+
+
+def _gain(found: Found) -> tuple[bool, int]:
+    return is_event(found.event), known_fields(found.event)
+
+
+def runs_on(event: Event) -> bool:
+    """Whether words follow that no rule knows: prose that begins like a line of the log."""
+    rest = event.extra.get("rest", "")
+    return len(re.findall(r"[A-Za-z]{2,}", rest)) >= 2
+
+
+def counts_quoted(found: Found) -> bool:
+    """Rule 4: in back quotes a line must begin with the template's head; with a stamp or name it does."""
+    if found.line.stamp or found.line.program:
+        return True
+    if found.event.rule == "bare":
+        return False
+    return found.event.kind not in _REQUEST_KINDS or bool(_REQUEST_HEAD.match(found.line.text))

@@ -1,0 +1,241 @@
+"""One physical line as people paste it -> the message: colour, wrappers, stamp and program name peeled off.
+
+Used where lines come from a report (`parser.report`). Everything is bounded: one line, a dozen peels.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from dataclasses import dataclass, replace
+from typing import Final
+
+#: Month and day; `_LOST` is the same with the first digit cut off by a careless selection.
+_DATE: Final = r"(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])"
+_LOST: Final = r"\d(?:0[1-9]|[12]\d|3[01])"
+_CLOCK: Final = r"(?:[01]?\d|2[0-4]):[0-5]\d:[0-6]\d"
+_STAMP: Final = re.compile(
+    rf"\[?(?:(?P<date>{_DATE}|{_LOST})[ \t]+)?(?P<clock>{_CLOCK})(?:[.,]\d{{1,9}})?\]?(?=[ \t]|$|ds4)[ \t]*"
+)
+#: Any name may stand before what the server and the agent print about the disk store.
+_PROGRAM: Final = re.compile(
+    r"(?P<name>ds4-(?:server|agent)|[\w.-]{1,40}(?=: (?:kv cache |KV disk cache )))(?:\[\d+\])?:[ \t]*"
+)
+_START: Final = rf"(?=(?:\[?(?:(?:{_DATE}|{_LOST})[ \t]+)?{_CLOCK}\b|ds4(?:-\w+)?(?:\[\d+\])?: ))"
+_GLUED: Final = re.compile(rf"{_DATE} {_CLOCK} (?=\S)|(?<![\d:.,]){_CLOCK} (?=ds4-(?:server|agent): )")
+_OWN_HEAD: Final = re.compile(r"ds4-(?:server|agent): ")
+_MONTHS: Final = {
+    name: number
+    for number, name in enumerate(
+        ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"), start=1
+    )
+}
+_HOST_TAG: Final = r"(?:(?:[\w.:-]+[ \t]+)?(?!ds4-\w+: )(?P<tag>[\w./@-]+)(?:\[\d+\])?:[ \t]+)?"
+
+#: Heads with a date of their own (syslog, journald, `ts`, ISO, container runtimes): the date stands in for a
+#: missing stamp of the server.
+_DATED: Final = (
+    re.compile(  # Aug 19 09:31:14 node7 ds4-server[4121]: ; <13>Aug 19 … ; `ts`: Aug 19 09:31:14
+        rf"(?:<\d{{1,3}}>)?(?P<month>[A-Z][a-z]{{2}})[ \t]+(?P<day>\d{{1,2}})[ \t]+(?:\d{{4}}[ \t]+)?"
+        rf"(?P<clock>{_CLOCK})(?:[.,]\d+)?[ \t]+{_HOST_TAG}"
+    ),
+    re.compile(  # 2026-08-19T09:31:14.123+02:00 node7 ds4-server[4121]: ; [2026-08-19 09:31:14,123]
+        rf"(?:<\d{{1,3}}>1[ \t]+)?\[?\d{{4}}[-/](?P<mm>\d\d)[-/](?P<dd>\d\d)[T \t]+(?P<clock>{_CLOCK})"
+        r"(?:[.,]\d+)?"
+        rf"(?:Z|[ \t]?[+-]\d\d:?\d\d)?\]?[ \t]+(?:std(?:out|err)[ \t]+[FP][ \t]+)?{_HOST_TAG}"
+    ),
+    re.compile(rf"\[?(?P<mm>\d\d)[-/.](?P<dd>\d\d)\.?[T \t]+(?P<clock>{_CLOCK})(?:[.,]\d+)?\]?[ \t]+"),
+)
+
+#: Heads without a date.
+_WRAPPERS: Final = tuple(
+    re.compile(one)
+    for one in (
+        r"(?:>[ \t]?)+",  # quote
+        r"\[[ \t]*\d+\.\d+\][ \t]+",  # seconds since boot
+        r"\[[^\[\]=]{1,40}\]:?[ \t]+",  # [tag]
+        r"\d+\|[\w.@-]+[ \t]*\|[ \t]+",  # pm2
+        r"[\w./@-]{1,60}[ \t]*\|[ \t]+(?!.*\|[ \t]*$)",  # docker compose
+        r"[\w./~+@-]*\w\.(?:log|txt|out|err)(?:\.\d+)?(?:\.gz|\.zst)?[:-](?:\d{1,9}[:-])?[ \t]*",  # grep -H
+        r"L?\d{1,9}:(?!\d\d:\d\d)(?=\S)",  # grep -n
+        rf"L?\d{{1,9}}[:.)|-]?[ \t]*\|?[ \t]*{_START}",  # cat -n, editors, grep -C
+        r"(?:[-*+•‣▪◦]|\d{1,3}[.)])[ \t]+",  # lists
+        r"(?:std(?:err|out)|INFO|WARN(?:ING)?|ERROR|DEBUG|NOTICE|TRACE)\b[\]:|]*[ \t]+",
+        rf"[+\-~!→»▶⚠❌✓✗️]+[ \t]*{_START}",  # diffs, marks
+        rf"(?:\w+\[\d+\]|[\w.-]{{1,40}}@[\w.-]{{1,40}}|%):?[ \t]+{_START}",  # a tag with a process number
+        rf"[*_~\"'`“”‘’]{{1,3}}{_START}",  # emphasis, quotation marks
+    )
+)
+
+_COLOURS: Final = re.compile(
+    r"(?:\x1b|\^\[|␛|\\x1b|\\033|\\e|\\u001b|\\u\{1b\})\[[0-9;?]*[ -/]*[A-Za-z]"  # as is, or made visible
+    r"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[()][AB0]"
+    r"|\[(?:0|[1-9]\d?|38;5;\d{1,3}|48;5;\d{1,3}|[0-9];[0-9]{1,3})m"  # the escape byte was lost
+)
+_INVISIBLE: Final = re.compile("[\0-\x08\x0b-\x1f\x7f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\u00ad]")
+_SPACES: Final = re.compile("[\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]")
+_TAGS: Final = re.compile(
+    r"</?(?:details|summary|pre|code|kbd|samp|b|i|em|strong|p|div|span|font|blockquote|ul|ol|li|sub|sup|tt|a|img"
+    r"|table|thead|tbody|tr|td|th)(?:\s[^<>]*)?/?>",
+    re.IGNORECASE,
+)
+_BREAK: Final = re.compile(r"<br\s*/?>", re.IGNORECASE)
+_ESCAPED: Final = re.compile(r"\\([_*|<>\[\]`#~&.()!=-])")
+_QUOTES: Final = str.maketrans("“”„‟″‘’‚‛′＝", "\"\"\"\"\"'''''=")
+
+_REMARK: Final = re.compile(
+    r"""[ \t]+(?:←|⟵|⇐|<-+|<==?|→|⟶|⇒|-+>|==?>|\#|//|;;|--|—|–|✓|✗|❌|⚠)(?:[ \t]*.*)?$"""
+    r"""|[ \t]+[(\[]\s*(?:[x×]\s?\d+|\d+\s?[x×]|\d+\s+times|repeated.*|same.*)\s*[)\]]$|[ \t]+[x×]\s?\d+$"""
+)
+_PAREN: Final = re.compile(r"[ \t]+\((?P<inner>[^()]*)\)[.,;]?$")
+_OWN_PAREN: Final = re.compile(
+    r"budget=|ctx=|\d+ tokens,|[\d.]+%|[\d.]+ MiB with safety|\d+ calls recovered|stripped"
+)
+_RAW_TEXT: Final = re.compile(r"text_snippet: |dsml_snippet: ")
+_ELISION: Final = re.compile(r"\.\.\.|…|\[snip\]|<snip>|\[cut\]")
+_CUT_TOKEN: Final = re.compile(r"[ \t]+[A-Za-z_]+=[^\s\"]*[^\s\"=.…](?:\.\.\.|…)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Peeled:
+    """What stands on one line: the message, and what was taken off it.
+
+    `stamp` is the server's as printed, else that of the wrapper as "MMDD HH:MM:SS". `comment` is a remark
+    behind the message. `elided` is true where dots stand in place of fields.
+    """
+
+    text: str
+    stamp: str | None = None
+    program: str | None = None
+    comment: str | None = None
+    elided: bool = False
+
+
+def visible(text: str) -> str:
+    """The line without colour codes (also made visible, or without their escape byte) and unseen characters;
+    odd spaces become plain ones. Tabs stay."""
+    return _SPACES.sub(" ", _INVISIBLE.sub("", _COLOURS.sub("", text)))
+
+
+def unmarked(text: str) -> list[str]:
+    """The line without HTML: entities resolved, known tags dropped, one text for each `<br>`."""
+    parts = _BREAK.split(text) if "<" in text else [text]
+    return [html.unescape(_TAGS.sub("", part)) for part in parts]
+
+
+def unescaped(text: str) -> str:
+    """Markdown's backslash escapes resolved, typographic quotation marks made plain."""
+    return _ESCAPED.sub(r"\1", text).translate(_QUOTES)
+
+
+def peel(text: str) -> list[Peeled]:
+    """Takes off every wrapper in any combination, then stamp, program name and trailing remark.
+
+    One line gives several where a stamp stands glued behind other text; raw model text is left whole.
+    """
+    first = _peel(text)
+    at = _glued_at(first.text, named=first.program is not None)
+    if at is None:
+        message, comment = split_remark(first.text)
+        return [replace(first, text=message, comment=comment, elided=bool(_ELISION.search(message)))]
+    return [replace(first, text=first.text[:at].rstrip()), *peel(first.text[at:])]
+
+
+def _glued_at(text: str, *, named: bool) -> int | None:
+    """Where in the message another line of the server begins, or None."""
+    raw = _RAW_TEXT.search(text)
+    end = raw.start() if raw else len(text)
+    match = _GLUED.search(text, 1, end) or (None if named else _OWN_HEAD.search(text, 1, end))
+    return match.start() if match else None
+
+
+def _peel(text: str) -> Peeled:
+    text = _message_of_json(text.strip())
+    stamp: str | None = None
+    own = False
+    program: str | None = None
+    for _ in range(12):
+        rest, kind, value = _one_peel(text, dated=stamp is not None, named=program is not None)
+        if kind == "":
+            break
+        text = rest
+        if kind == "program":
+            program = value
+        elif kind == "stamp" or (kind == "outer" and not own):
+            stamp, own = value, own or kind == "stamp"
+    return Peeled(text.rstrip(), stamp, program)
+
+
+def _one_peel(text: str, *, dated: bool, named: bool) -> tuple[str, str, str | None]:
+    """One wrapper less: (rest, "stamp" | "outer" | "program" | "wrapper" | "" for none left, value)."""
+    match = _PROGRAM.match(text)
+    if match:
+        return text[match.end() :], "program", match["name"]
+    if named:
+        return text, "", None
+    match = _STAMP.match(text)
+    if match and (not dated or match["date"] or _PROGRAM.match(text, match.end())):
+        stamp = " ".join(part for part in (match["date"], match["clock"]) if part)
+        return text[match.end() :], "stamp", stamp
+    for pattern in _DATED:
+        match = pattern.match(text)
+        if match and (stamp_of := _outer(match)):
+            return text[match.end() :], "outer", stamp_of
+    if dated and not re.match(r"\[[^\[\]=]{1,40}\]", text):
+        return text, "", None
+    for pattern in _WRAPPERS:
+        match = pattern.match(text)
+        if match and match.end():
+            return text[match.end() :], "wrapper", None
+    return text, "", None
+
+
+def _outer(match: re.Match[str]) -> str | None:
+    """A wrapper's date as the server would print it, or None where it is none."""
+    groups = match.groupdict()
+    if groups.get("month"):
+        month, day = _MONTHS.get(groups["month"].lower()), int(groups["day"])
+    else:
+        month, day = int(groups["mm"]), int(groups["dd"])
+    if month is None or not (1 <= month <= 12 and 1 <= day <= 31):
+        return None
+    return f"{month:02}{day:02} {groups['clock']:0>8}"
+
+
+def _message_of_json(text: str) -> str:
+    """The message of a journald or docker JSON record; any other text as it is."""
+    if not (text.startswith("{") and text.rstrip(",").endswith("}")):
+        return text
+    try:
+        record = json.loads(text.rstrip(","))
+    except ValueError:
+        return text
+    for key in ("MESSAGE", "log", "message", "msg", "line"):
+        value = record.get(key)
+        if isinstance(value, list):  # journald gives bytes where the text holds colour codes
+            value = bytes(byte for byte in value if isinstance(byte, int) and 0 <= byte < 256).decode(
+                "utf-8", "replace"
+            )
+        if isinstance(value, str):
+            return visible(value.strip())
+    return text
+
+
+def split_remark(text: str) -> tuple[str, str | None]:
+    """(message, remark): what a person wrote behind the line: an arrow, `#`, "(x3)", a last bracket."""
+    if _RAW_TEXT.search(text):
+        return text, None
+    quoted = text.rfind('"') + 1  # an error text may hold anything
+    match = _REMARK.search(text, quoted)
+    if match and match.start() > 0:
+        return text[: match.start()].rstrip(), text[match.start() :].strip()
+    match = _PAREN.search(text, quoted)
+    if match and match.start() > 0 and not _OWN_PAREN.match(match["inner"]):
+        return text[: match.start()].rstrip(), match["inner"]
+    return text, None
+
+
+def without_cut(text: str) -> str:
+    """The line without a last field that the width of a window cut (`key=token-te…`)."""
+    return _CUT_TOKEN.sub("", text)

@@ -1,0 +1,124 @@
+"""A report (Markdown, a pasted issue, an e-mail) -> cleaned lines and hearsay, by docs/mechanisms 2.2.
+
+The grammar decides what is an event; `parser.markdown` and `parser.pasted` decide what is offered to it, and
+as what. Every line with text gives a `Line`, but for traces, elisions and rules of tables (rule 7).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from parser.event import KINDS, Event
+from parser.hearsay import Hearsay, hearsay_of
+from parser.line import Line
+from parser.markdown import physical_lines
+from parser.pasted import Found, Offers, Parse, is_event
+from parser.sources import Source, read_all
+
+MAX_REPORT_BYTES: Final = 64 << 20
+
+_REPORT_NAMES: Final = (".md", ".markdown", ".mdown", ".mkd", ".eml", ".html", ".htm", ".rst")
+_FENCE: Final = re.compile(rb"^[ \t>]*(?:```|~~~)", re.MULTILINE)
+_LOG_LINE: Final = re.compile(
+    rb"\d\d:\d\d:\d\d |\bds4(?:-\w+)?(?:\[\d+\])?: |\b(?:kv|live) .*=\d|^\s*(?:\.\.\.|\xe2\x80\xa6)"
+)
+_PROSE: Final = re.compile(rb"(?:[A-Za-z\x80-\xff,'()-]{2,}[ ,;:.!?]+){4}")
+
+
+def is_report(source: Source) -> bool:
+    """Whether the input is text with log lines in it rather than a log: by name, fences, quotes, prose."""
+    name = source.name.lower().removesuffix(".gz").removesuffix(".zst")
+    if name.endswith(_REPORT_NAMES):
+        return True
+    lines = [line for line in source.head.split(b"\n")[:4000] if line.strip()]
+    logged = sum(bool(_LOG_LINE.search(line)) for line in lines)
+    if logged >= 0.8 * len(lines) and not lines[0].lstrip().startswith((b"```", b"> ")):
+        return False  # a log; fences and prose in it are text of the model
+    quoted = any(line.startswith((b"> ", b"|")) for line in lines)
+    return quoted or bool(_FENCE.search(source.head)) or any(_PROSE.search(line) for line in lines)
+
+
+def read_report(source: Source, *, max_bytes: int | None = None) -> tuple[list[Line], list[Hearsay]]:
+    """The lines of a report, ready for `parser.events.parse_lines`, and what it says in other words."""
+    from parser.events import parse_lines
+
+    def parse(line: Line) -> Event:
+        return next(parse_lines([line]).rows(*KINDS))
+
+    return read_text(read_all(source, max_bytes=max_bytes or MAX_REPORT_BYTES), parse, source.index)
+
+
+def read_text(data: bytes, parse: Parse, source: int = 0) -> tuple[list[Line], list[Hearsay]]:
+    """The same for the bytes of a report (UTF-8)."""
+    physical = list(physical_lines(data))
+    found = list(Offers(physical, parse, source).walk())
+    return [one.line for one in _once(found)], hearsay_of(physical, found)
+
+
+def _once(found: list[Found]) -> list[Found]:
+    """Without the lines that the prose quotes and an excerpt shows; in order of the report.
+
+    Equal lines within one excerpt stay. Across excerpts they are one line where both carry the same stamp,
+    or where one lost its stamp and the numbers agree.
+    """
+    shown: dict[str, list[Found]] = {}
+    for one in found:
+        if is_event(one.event) and not one.weak:
+            shown.setdefault(one.event.kind, []).append(one)
+    kept = [one for one in found if not any(_repeats(one, other) for other in shown.get(one.event.kind, ()))]
+    return sorted(_quoted_once(kept), key=lambda one: one.line.line)
+
+
+def _repeats(one: Found, other: Found) -> bool:
+    """Whether `one` is the line that `other`, of an excerpt, shows as well."""
+    if one.weak:
+        return _same(one.event, other.event) and _stamps_agree(one.line, other.line)
+    if one.line.excerpt == other.line.excerpt:
+        return False
+    if one.line.stamp is None:
+        return other.line.stamp is not None and _same(one.event, other.event) and _telling(one.event)
+    first = other.line.excerpt < one.line.excerpt
+    return (
+        first
+        and " " in one.line.stamp
+        and (one.line.stamp, one.line.text) == (other.line.stamp, other.line.text)
+    )
+
+
+def _telling(event: Event) -> bool:
+    """Numbers that do not repeat by chance: two or more, one of them large."""
+    numbers = [value for value in event.fields.values() if isinstance(value, (int, float))]
+    return len(numbers) >= 2 and max(numbers) >= 1000
+
+
+def _quoted_once(found: list[Found]) -> list[Found]:
+    """A fragment that the prose quotes twice in the same words is one event."""
+    seen: set[tuple[str, str | None]] = set()
+    kept: list[Found] = []
+    for one in found:
+        key = (one.line.text, one.line.stamp)
+        if one.weak and one.line.place == "inline":
+            if key in seen and any(char.isdigit() for char in one.line.text):
+                continue
+            seen.add(key)
+        kept.append(one)
+    return kept
+
+
+def _same(one: Event, other: Event) -> bool:
+    """Equal in every field that both say, and at least one number among them (or no fields at all)."""
+    both = [name for name in one.fields if name in other.fields]
+    if any(
+        one.fields[name] != other.fields[name]
+        for name in both
+        if None not in (one.fields[name], other.fields[name])
+    ):
+        return False
+    return one.rule == other.rule and bool(both or not (one.fields or other.fields))
+
+
+def _stamps_agree(one: Line, other: Line) -> bool:
+    if one.stamp is None or other.stamp is None:
+        return True
+    return one.stamp.split()[-1] == other.stamp.split()[-1]
