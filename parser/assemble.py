@@ -6,7 +6,8 @@ import heapq
 from collections import Counter
 from collections.abc import Iterator
 
-from parser.clock import start_interval
+from parser.beside import Traces, Usage, read_usage, with_trace
+from parser.clock import Clock, start_interval
 from parser.event import Event
 from parser.eventlog import EventLog
 from parser.guess import SlotGuess
@@ -15,14 +16,17 @@ from parser.opens import Open
 from parser.reading import Asked, Reading
 from parser.request import Request
 from parser.runs import Run, Runs
+from parser.trace import TraceRequest
 
 
 class Assembler:
     """Takes blocks of events; lets rows go once their slot is decided, in order of `prompt start`."""
 
-    def __init__(self) -> None:
+    def __init__(self, traces: Traces, usage: Usage, year: int | None = None) -> None:
         self.runs = Runs()
-        self.joiner = Joiner()
+        self.traces, self.usage = traces, usage
+        self.joiner = Joiner(Clock(traces.year or year))
+        self.trace: dict[int, TraceRequest] = {}
         self.misses: Counter[int] = Counter()  # miss lines by run
         self._guess: SlotGuess | None = None
         self._unplaced: list[tuple[int, int, Open]] = []  # heap by first line
@@ -60,6 +64,9 @@ class Assembler:
             return []
         ended = self.runs.all[self.joiner.run]
         for opened in self.joiner.closed:
+            opened.trace = self.traces.take(opened)
+            if opened.trace is not None:
+                with_trace(opened, opened.trace)
             heapq.heappush(self._unplaced, (opened.first, id(opened), opened))
         self.joiner.closed.clear()
         frontier = float("inf") if final else self.joiner.frontier()
@@ -74,7 +81,10 @@ class Assembler:
     def _emit(self, below: float) -> Iterator[Request]:
         while self._placed and self._placed[0][0] < below:
             self._number += 1
-            yield finished(heapq.heappop(self._placed)[2], self._number)
+            opened = heapq.heappop(self._placed)[2]
+            if opened.trace is not None:
+                self.trace[self._number] = opened.trace
+            yield finished(opened, self._number)
 
     def _silent(self, run: Run) -> bool:
         """Builds before 2026-05-14 print no miss line."""
@@ -84,35 +94,41 @@ class Assembler:
 
 def whole(asked: Asked) -> Reading:
     """`reading.read`."""
-    assembler = Assembler()
+    assembler = _assembler(asked)
     events: list[Event] = []
     requests: list[Request] = []
     for block in _blocks(asked):
         requests += assembler.feed(block)
         events += block.rows(*block.counts)
     requests += assembler.finish()
-    log = EventLog(events)
-    return Reading(
-        sources=asked.inputs, events=log, requests=requests,
-        runs=[run.frozen() for run in assembler.runs.all], counts=dict(log.counts),
-    )  # fmt: skip
+    return _reading(asked, assembler, EventLog(events), requests)
+
+
+def _assembler(asked: Asked) -> Assembler:
+    from parser.trace import read_traces
+
+    traces = Traces(read_traces(asked.traces, max_bytes=asked.max_bytes))
+    usage = Usage(read_usage(asked.clients, max_bytes=asked.max_bytes))
+    return Assembler(traces, usage, asked.year)
 
 
 def segments(asked: Asked) -> Iterator[Reading]:
     """`reading.read_segments`."""
-    assembler = Assembler()
+    assembler = _assembler(asked)
     log = EventLog([])
     for block in _blocks(asked):
         requests = assembler.feed(block)
         log = block
-        yield _segment(asked, assembler, log, requests)
-    yield _segment(asked, assembler, EventLog([]), assembler.finish())
+        yield _reading(asked, assembler, log, requests)
+    yield _reading(asked, assembler, EventLog([]), assembler.finish())
 
 
-def _segment(asked: Asked, assembler: Assembler, log: EventLog, requests: list[Request]) -> Reading:
+def _reading(asked: Asked, assembler: Assembler, log: EventLog, requests: list[Request]) -> Reading:
+    trace, assembler.trace = assembler.trace, {}
     return Reading(
         sources=asked.inputs, events=log, requests=requests,
-        runs=[run.frozen() for run in assembler.runs.all], counts=dict(log.counts),
+        runs=[run.frozen() for run in assembler.runs.all], counts=dict(log.counts), trace=trace,
+        clients=assembler.usage.match(requests),
     )  # fmt: skip
 
 

@@ -110,7 +110,7 @@ class Joiner:
         if self.serial:
             self._flush()
         opened = self._open(event, at, span)
-        opened.started_at, opened.episode = at, episode
+        opened.started_at, opened.stamp, opened.episode = at, event.stamp, episode
         self._give_evictions(opened)
 
     def _exact_miss(self, prompt: int, episode: Episode | None) -> Episode | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from parser.event import Event
 from parser.pending import Episode
 from parser.request import Progress, Request, Store
+from parser.trace import TraceRequest
 
 Span = tuple[int, int, int]  # C, P, n as printed
 
@@ -30,6 +31,7 @@ class Open:
     lines: list[int] = field(default_factory=list)
     stores: list[Store] = field(default_factory=list)
     started_at: float | None = None
+    stamp: str | None = None  # of `prompt start`, as printed
     seen: list[tuple[float | None, float | None]] = field(default_factory=list)
     last_at: float | None = None
     done_s: float | None = None
@@ -42,6 +44,7 @@ class Open:
     reset: bool = False  # its state was thrown away (DS13)
     finish_seq: int | None = None
     unprinted: bool = False
+    trace: TraceRequest | None = None
     previous: Open | None = None  # the request before it in the same slot
 
     def touch(self, event: Event, at: float | None) -> None:
@@ -53,7 +56,7 @@ class Open:
 
     def misses(self, event: Event, at: float | None) -> float:
         """How badly a `prompt done` or `finish` line fits this request in time (0 fits, seconds off)."""
-        elapsed = event.get("elapsed_s")
+        elapsed: float | None = event.get("elapsed_s")
         if elapsed is None or at is None or self.started_at is None:
             return 0.0
         off = abs((at - self.started_at) - elapsed)
