@@ -70,16 +70,17 @@ class Block:
     lines: int
 
 
-def find_sources(inputs: Sequence[str | os.PathLike[str]]) -> list[Source]:
+def find_sources(inputs: Sequence[str | os.PathLike[str] | Source]) -> list[Source]:
     """What INPUT names, in reading order: rotated sets oldest first, a directory's logs by name.
 
+    Sources that were found before stay as they are (a pipe can be looked at only once).
     Raises InputError for a path that is missing, unreadable, empty, binary, or a directory without logs.
     """
     if not inputs:
         hint = "name a log file, a directory, or - for stdin"
         raise InputError("E-INPUT-NONE", "no input is named", hint=hint)
-    found: list[Source] = []
-    for path in _in_order([os.fspath(one) for one in inputs]):
+    found = [one for one in inputs if isinstance(one, Source)]
+    for path in _in_order([os.fspath(one) for one in inputs if not isinstance(one, Source)]):
         if path != STDIN and Path(path).is_dir():
             found.extend(_logs_of(Path(path), len(found)))
         else:
