@@ -24,7 +24,7 @@ def _value(text: str, kind: str) -> Any:
         case "FLOAT":
             return float(text)
         case "FLAGS":
-            return text.split(" ")
+            return text.split()
         case "LIST":
             return text.split(",") if text else []
         case "TRUE":
@@ -34,7 +34,7 @@ def _value(text: str, kind: str) -> Any:
 
 def _match(text: str, grammar: Grammar) -> tuple[Template, dict[str, Any]] | None:
     for template, pattern in grammar.compiled:
-        if template.needle in text and (found := pattern.match(text)):
+        if template.needle in text and (found := pattern.fullmatch(text)):
             fields = {
                 group.field: _value(value, group.type)
                 for group, value in zip(template.groups, found.groups(), strict=True)
