@@ -134,7 +134,9 @@ class Look:
         pos, prompt, shared = self.session.node.size, self.job.prompt, self.common
         retry = self.config.generation.exact_retry and self.config.family == "glm"
         if retry and 1 < prompt.size < pos and shared == prompt.size:
-            return Hit("memory-rewind", prompt.size - 1, prompt, rewound=True) if self.images_fit(pos) else None
+            return (
+                Hit("memory-rewind", prompt.size - 1, prompt, rewound=True) if self.images_fit(pos) else None
+            )
         if shared == pos and prompt.size >= pos and self.images_fit(pos):
             return Hit("memory-token", pos, prompt)
         return None

@@ -199,7 +199,7 @@ class Costs(Protocol):
 
 
 @runtime_checkable
-class Foresight(Protocol):
+class Foreseeing(Protocol):
     """A policy that is given the workload before it starts (the clairvoyant ones)."""
 
     def begin(self, workload: Workload) -> None:

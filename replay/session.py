@@ -106,6 +106,12 @@ class Job:
     cut: bool = False
     failed: bool = False
     done: bool = False
+    locked: bool = False
+
+    @property
+    def effective_size(self) -> int:
+        """P of the span; 0 before the cache decision."""
+        return 0 if self.effective is None else self.effective.size
 
 
 def bind(session: Session, job: Job, key: Node | None, qwen_tools_key: bool) -> None:

@@ -125,7 +125,9 @@ class Forest:
         if node.size == tokens:
             return node
         piece = node.piece
-        return self.add(node.parent, Piece(piece.segment, piece.start, piece.start + tokens - node.parent.size))
+        return self.add(
+            node.parent, Piece(piece.segment, piece.start, piece.start + tokens - node.parent.size)
+        )
 
     def after_tokens(self, node: Node, tokens: int) -> list[Piece]:
         """What follows the first `tokens` tokens of a string."""

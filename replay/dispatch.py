@@ -1,0 +1,148 @@
+"""The queue and the dispatcher: which waiting request gets which idle slot (section 2)."""
+
+from __future__ import annotations
+
+from replay.decisions import Decision, Dispatched
+from replay.foresight import Foresight
+from replay.ladder import Look
+from replay.seams import Scheduler
+from replay.service import Service
+from replay.session import Job, Session
+from replay.workload import Asked
+
+
+class IdleSlot:
+    """An idle slot and a waiting request (the `Offer` of `replay.seams`)."""
+
+    __slots__ = ("_dispatch", "_look", "_now", "session")
+
+    def __init__(self, session: Session, job: Job, dispatch: Dispatcher, now: float) -> None:
+        self.session, self._dispatch, self._now = session, dispatch, now
+        self._look: Look = dispatch.service.look(session, job)
+
+    @property
+    def slot(self) -> int:
+        """Number of the slot."""
+        return self.session.number
+
+    @property
+    def asked(self) -> Asked:
+        """The request."""
+        return self._look.asked
+
+    @property
+    def live(self) -> int:
+        """Tokens in the slot."""
+        return self.session.node.size
+
+    @property
+    def empty(self) -> bool:
+        """No valid checkpoint."""
+        return not self.session.valid or not self.session.node.size
+
+    @property
+    def common(self) -> int:
+        """R2.10."""
+        return self._look.common
+
+    @property
+    def reuse(self) -> int:
+        """R2.20, R3.20: the tokens that the ladder would reuse."""
+        hit = self._dispatch.service.find(self._look)
+        return 0 if hit is None else hit.cached
+
+    @property
+    def visible(self) -> bool:
+        """R2.15."""
+        return self._look.visible
+
+    @property
+    def images_fit(self) -> bool:
+        """R3.10."""
+        return self._look.images_fit(self.session.node.size)
+
+    @property
+    def idle_s(self) -> int:
+        """R2.21: whole seconds of the wall clock."""
+        second = self._dispatch.second
+        return second(self._now) - second(self.session.last_used)
+
+    @property
+    def next_use(self) -> int:
+        """The next request that extends the live text or what is bound to it."""
+        session, foresight = self.session, self._dispatch.foresight
+        keys = {session.node.text, session.key()[0]}
+        return min(foresight.next_use(key) for key in keys)
+
+
+class Dispatcher:
+    """R2.2: one first-in-first-out list of requests, and the slots of one process."""
+
+    def __init__(
+        self, scheduler: Scheduler, service: Service, foresight: Foresight, sessions: list[Session],
+        origin_s: float, log: list[Decision] | None,
+    ) -> None:  # fmt: skip
+        self.scheduler, self.service, self.foresight = scheduler, service, foresight
+        self.sessions, self.origin_s, self.log = sessions, origin_s, log
+        self.queue: list[Job] = []
+
+    def second(self, at_s: float) -> int:
+        """R2.21: last_used is in whole seconds."""
+        return int(self.origin_s + at_s)
+
+    def need(self, job: Job) -> frozenset[str]:
+        """R2.5, at parse time: the ids of results whose calls the request does not replay, if any was live."""
+        if not job.asked.needs_live or not job.asked.results:
+            return frozenset()
+        ids = frozenset(job.asked.results)
+        return ids if any(ids & _bound(session) for session in self.sessions) else frozenset()
+
+    def next(self, now: float) -> tuple[Job, Session] | None:
+        """R2.3: the first job of the queue that has an eligible slot, and the best slot for it."""
+        for place, job in enumerate(self.queue):
+            found = self._choose(job, now)
+            if found is not None:
+                del self.queue[place]
+                return job, found
+        return None
+
+    def _choose(self, job: Job, now: float) -> Session | None:
+        """R2.4-R2.6: idle slots only; a required slot and no other; the highest score, the lowest slot on a tie."""
+        required = self._required(job)
+        if required is not None:
+            return None if required.job is not None else self._take(job, required, (), 0, now)
+        best, best_score = None, 0
+        scores: list[int | None] = []
+        for session in self.sessions:
+            score = None
+            if session.job is None:
+                score = self.scheduler.score(IdleSlot(session, job, self, now))
+                if best is None or score > best_score:
+                    best, best_score = session, score
+            scores.append(score)
+        return None if best is None else self._take(job, best, tuple(scores), best_score, now)
+
+    def _required(self, job: Job) -> Session | None:
+        """R2.5: the lowest slot whose bindings contain all the ids."""
+        if not job.required:
+            return None
+        return next((slot for slot in self.sessions if job.required <= _bound(slot)), None)
+
+    def _take(
+        self, job: Job, session: Session, scores: tuple[int | None, ...], score: int, now: float
+    ) -> Session:
+        job.scores, job.slot, session.job = scores, session.number, job
+        if self.log is not None:
+            evicting = score < 0 and session.valid and session.node.size > 0
+            idle = self.second(now) - self.second(session.last_used)
+            row = Dispatched(
+                now, job.asked.request, session.number, scores, evicting, session.node.size, idle
+            )
+            self.log.append(row)
+        return session
+
+
+def _bound(session: Session) -> frozenset[str]:
+    """Tool-call ids that the slot's bindings hold."""
+    none: frozenset[str] = frozenset()
+    return none.union(*(b.ids for b in (session.responses, session.anthropic) if b is not None))
