@@ -4,7 +4,8 @@
 2. Else it extends the longest last state of a conversation that is shorter than it: the reply was sent back
    as sampled and a message was added. Among several conversations the one that grows least.
 3. Where the log rules that out (a file of that state was passed over, the live state in its slot parts
-   earlier, an idle slot that held it was not chosen), the last reply was changed from its first token on.
+   earlier, an idle slot that held it was not chosen, the next prompt replaces a message that begins earlier),
+   the last reply was changed from its first token on.
 4. Else the last user message was replaced, or turns were cut; else it is a new conversation.
 A prompt sent again that was answered by as many tokens was answered by the same ones.
 """
@@ -16,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from replay.evidence import Evidence
-from replay.prefixes import Guess, Part, Tree
+from replay.prefixes import Agree, Guess, Part, Tree
 from replay.strings import canonical, live, owner
 
 #: turns back that a default looks for one that a prompt could go on from
@@ -51,6 +52,7 @@ class Defaults:
         for part in evidence.parted:
             self.parted[part.one].append(part)
         requests = evidence.requests
+        self.left = _left_at(evidence)
         self.began = [min(r.events, default=r.line) for r in requests]
         self.ended = [max(r.events, default=r.line) for r in requests]
 
@@ -58,12 +60,10 @@ class Defaults:
         """Guesses for all requests, in order of time."""
         guesses = []
         for index in range(len(self.evidence.requests)):
-            guess = self._place(index)
-            if guess is not None:
-                guesses.append(guess)
-            again = self._same_answer(index)
-            if again is not None:
-                guesses.append(again)
+            for guess in (self._place(index), self._same_answer(index)):
+                if guess is not None:
+                    guesses.append(guess)
+                    self.tree.join(Agree(guess.about, *guess.ways[0]))
         return guesses
 
     # -- one request ---------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ class Defaults:
         return one.api == other.api and kinds & set(one.flags) == kinds & set(other.flags)
 
     def _ways(self, index: int, talk: Talk) -> list[tuple[int, int]]:
-        found = []
+        found: list[tuple[int, int]] = []
         for turn in self._answered(index, talk):
             found += [way for way in self._from_turn(index, turn) if self._fits(index, *way)]
             if len(found) >= 2:
@@ -168,7 +168,7 @@ class Defaults:
         prompt, whole = self.evidence.lengths[canonical(turn)], self.evidence.lengths[live(turn)]
         if tokens == prompt:
             yield canonical(turn), tokens
-        if whole < tokens:
+        if whole < tokens and not prompt <= self.left.get(index, whole) < whole:
             yield live(turn), whole
         if prompt < tokens and prompt < whole:
             yield live(turn), prompt
@@ -189,3 +189,14 @@ class Defaults:
             if alike and length[canonical(turn)] == length[canonical(index)] and request.generated_tokens:
                 return Guess(live(index), [(live(turn), length[live(index)])])
         return None
+
+
+def _left_at(evidence: Evidence) -> dict[int, int]:
+    """Index -> where the next prompt in its slot left its prompt. A client that replaces its last message keeps
+    its history, so the last message begins no later; a reply that ends later was not sent back whole."""
+    left = {}
+    for after, before in evidence.occupant.items():
+        shared = evidence.requests[after].common
+        if shared and shared < evidence.lengths[canonical(before)]:
+            left[before] = shared
+    return left

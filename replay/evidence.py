@@ -13,9 +13,7 @@ from parser.event import Event
 from parser.reading import Reading
 from parser.request import Request
 from replay.prefixes import Agree, Guess, Part
-from replay.strings import (
-    HIDDEN, canonical, canonical_tokens, effective_tokens, live, live_tokens, owner, successors, visible,
-)  # fmt: skip
+from replay.strings import HIDDEN, canonical, canonical_tokens, live, measure, owner, successors, visible
 
 #: smallest file the store writes or finds (R4.2), where no start line says it
 MIN_TOKENS = 512
@@ -53,6 +51,10 @@ class Evidence:
     hidden: dict[int, int] = field(default_factory=dict)
     #: index -> the file it was served from
     served_from: dict[int, LogFile] = field(default_factory=dict)
+    #: indices of requests that thought (a closed reasoning was remembered)
+    thought: set[int] = field(default_factory=set)
+    #: index -> tokens at the prompt's end that the visible key does not hold (R3.32)
+    dropped: dict[int, int] = field(default_factory=dict)
     #: indices whose prompt is placed for certain at the end of an earlier string
     placed: set[int] = field(default_factory=set)
 
@@ -66,16 +68,23 @@ class _Gatherer:
     def __init__(self, reading: Reading) -> None:
         self.reading = reading
         self.requests = reading.requests
-        follows = successors(self.requests)
-        lengths = [n for i in range(len(self.requests)) for n in self._lengths(i, follows.get(i))]
-        self.out = Evidence(self.requests, lengths)
-        self.out.occupant = {after: before for before, after in follows.items()}
         self.of_event = {seq: i for i, r in enumerate(self.requests) for seq in r.events}
+        thought = self._thought()
+        measured = measure(self.requests, thought)
+        self.out = Evidence(self.requests, measured.lengths, thought=set(thought))
+        self.out.hidden, self.out.dropped = measured.hidden, measured.dropped
+        follows = successors(self.requests)
+        self.out.occupant = {after: before for before, after in follows.items()}
 
-    def _lengths(self, index: int, after: int | None) -> tuple[int, int, int]:
-        request = self.requests[index]
-        seen = self.requests[after].live_before if after is not None else None
-        return canonical_tokens(request), live_tokens(request, seen), 0
+    def _thought(self) -> dict[int, int]:
+        """Index -> bytes of the visible key that a thinking turn left (LC9)."""
+        log = self.reading.events
+        found = log.rows("checkpoint") if log is not None else ()
+        return {
+            self.of_event[e.seq]: e.get("visible") or 0
+            for e in found
+            if e.rule == "thinking_remembered" and e.seq in self.of_event
+        }
 
     def evidence(self) -> Evidence:
         for event in self._events():
@@ -93,10 +102,10 @@ class _Gatherer:
             return
         request = self.requests[index]
         before = self._occupant(index)
+        self._own(index)
         if request.source in HIDDEN:
             self._continued(index, before)
             return
-        self._own(index)
         if before is not None:
             self._met(index, before)
         if self._looks_up(request):
@@ -107,16 +116,22 @@ class _Gatherer:
         return self.out.occupant.get(index)
 
     def _own(self, index: int) -> None:
-        """The live string begins with the prompt, as far as it was evaluated."""
-        shared = min(self.out.lengths[canonical(index)], self.out.lengths[live(index)])
-        self.out.agreed.append(Agree(canonical(index), live(index), shared))
+        """The live string begins with the prompt, as far as it was evaluated; so does the visible one."""
+        lengths, one = self.out.lengths, canonical(index)
+        if index not in self.out.hidden:
+            self.out.agreed.append(Agree(one, live(index), min(lengths[one], lengths[live(index)])))
+        if lengths[visible(index)]:
+            kept = lengths[one] - self.out.dropped.get(index, 0)
+            self.out.agreed.append(Agree(one, visible(index), kept))
 
     def _continued(self, index: int, before: int | None) -> None:
         cached = self.requests[index].cached_tokens or 0
         if before is None:
             return
-        self.out.hidden[index] = before
         self.out.agreed.append(Agree(live(index), live(before), cached))
+        shown = self.out.lengths[visible(before)]
+        one, tokens = (visible(before), shown) if shown else (live(before), cached)
+        self.out.agreed.append(Agree(canonical(index), one, tokens))
         self.out.placed.add(index)
 
     def _met(self, index: int, before: int) -> None:
@@ -200,8 +215,11 @@ class _Gatherer:
         if file.key in (None, "token-text"):
             self.out.agreed.append(Agree(canonical(index), file.string, file.tokens))
         else:
-            self.out.hidden[index] = owner(file.string)
-            self.out.agreed.append(Agree(live(index), file.string, file.tokens))
+            shown = self.out.lengths[visible(owner(file.string))]
+            one, tokens = (visible(owner(file.string)), shown) if shown else (file.string, file.tokens)
+            self.out.agreed.append(
+                Agree(canonical(index), one, min(tokens, self.out.lengths[canonical(index)]))
+            )
             self.out.placed.add(index)
 
     def _kv_evicted(self, event: Event, index: int | None) -> None:
@@ -256,6 +274,3 @@ def _shared_with_live(request: Request) -> int | None:
             return request.prompt_tokens if request.source == "memory-rewind" else request.cached_tokens
         return request.cached_tokens
     return request.common or None
-
-
-__all__ = ["Evidence", "LogFile", "gather", "effective_tokens", "visible"]

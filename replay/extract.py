@@ -6,12 +6,67 @@ here for which prompts share how much, and when they came.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from parser.errors import InputError
 from parser.reading import Reading
+from replay.anchors import anchors
+from replay.arrivals import Arrivals, arrivals
+from replay.asking import Parts, asked
+from replay.costs import FittedCosts
 from replay.defaults import Defaults
 from replay.evidence import Evidence, gather
+from replay.fitting import fit
+from replay.notes import notes_of, opened_words
+from replay.operator import stops
+from replay.pictures import pictures
 from replay.prefixes import Solution, grow, solve
-from replay.strings import canonical, live
-from replay.weave import Woven, weave
+from replay.strings import canonical, effective_tokens, live, visible
+from replay.texts import bytes_of, bytes_per_token
+from replay.weave import Woven, as_segments, weave
+from replay.workload import Workload
+
+
+@dataclass(slots=True)
+class Extraction:
+    """A workload and how it was made. `numbers` are the requests of the log (others are assumed)."""
+
+    workload: Workload
+    costs: FittedCosts
+    evidence: Evidence
+    solution: Solution
+    arrivals: Arrivals
+    numbers: frozenset[int]
+
+
+def extract(reading: Reading) -> Extraction:
+    """What the clients asked; InputError where no request of the log can be reconstructed."""
+    if not any(r.prompt_tokens or r.canonical_prompt_tokens for r in reading.requests):
+        raise InputError(
+            "E-WORKLOAD-EMPTY",
+            "no request whose prompt length is known",
+            hint="give a log with `prompt start` or `live kv cache miss` lines",
+        )
+    evidence = gather(reading)
+    solution, defaults = _solved(evidence)
+    costs = fit(reading)
+    times = arrivals(reading, defaults.talks, costs)
+    woven = weave(solution.tree, _names(evidence), _spliced(evidence))
+    parts = _parts(reading, evidence, solution, defaults, times, woven)
+    ratio = bytes_per_token(evidence)
+    workload = Workload(
+        segments=as_segments(woven.segments, bytes_of(evidence, woven, ratio)),
+        requests=tuple(asked(parts, index) for index in range(len(evidence.requests))),
+        stops=stops(reading, times),
+        files=(),
+        family=reading.server.family,
+        ctx=reading.server.config.get("ctx"),
+        bytes_per_token=ratio,
+        notes=notes_of(evidence, solution, defaults, parts),
+    )
+    numbers = frozenset(request.request for request in reading.requests)
+    return Extraction(workload, costs, evidence, solution, times, numbers)
 
 
 def _solved(evidence: Evidence) -> tuple[Solution, Defaults]:
@@ -25,7 +80,52 @@ def _names(evidence: Evidence) -> list[str]:
     return [f"{kind}{request.request}" for request in evidence.requests for kind in "prv"]
 
 
-def relations(reading: Reading) -> tuple[Evidence, Solution, Defaults, Woven]:
-    evidence = gather(reading)
-    solution, defaults = _solved(evidence)
-    return evidence, solution, defaults, weave(solution.tree, _names(evidence))
+def _spliced(evidence: Evidence) -> dict[int, tuple[int, int]]:
+    """What a continuation by text adds is the rest of its prompt; a visible key holds the reply."""
+    spliced = {}
+    for index, before in evidence.hidden.items():
+        behind = evidence.lengths[visible(before)] or evidence.lengths[live(before)]
+        spliced[live(index)] = (canonical(index), behind)
+    for index, request in enumerate(evidence.requests):
+        if evidence.lengths[visible(index)] and index not in evidence.dropped:
+            spliced[visible(index)] = (live(index), effective_tokens(request))
+    return spliced
+
+
+def _parts(
+    reading: Reading,
+    evidence: Evidence,
+    solution: Solution,
+    defaults: Defaults,
+    times: Arrivals,
+    woven: Woven,
+) -> Parts:
+    config = reading.server.config
+    found, guessed = anchors(
+        evidence,
+        solution.tree,
+        defaults.talks,
+        trim=config.get("kv_cache_boundary_trim_tokens", 32),
+        align=config.get("kv_cache_boundary_align_tokens", 2048),
+    )
+    talk = {turn: number for number, talk in enumerate(defaults.talks) for turn in talk.turns}
+    return Parts(
+        reading, evidence, woven, times, talk, found, _calls(reading, evidence),
+        pictures(evidence, talk), opened_words(defaults, guessed, times),
+    )  # fmt: skip
+
+
+def _calls(reading: Reading, evidence: Evidence) -> Mapping[int, tuple[tuple[str, ...], bool]]:
+    """Index -> ids of its tool calls, and whether their sampled text was kept (R3.34)."""
+    log = reading.events
+    of_event = {seq: i for i, r in enumerate(evidence.requests) for seq in r.events}
+    found: dict[int, tuple[tuple[str, ...], bool]] = {}
+    for event in log.rows("tool_calls") if log is not None else ():
+        index = of_event.get(event.seq)
+        if index is None:
+            continue
+        raw = event.get("raw_tool_text")
+        raw = event.get("raw_dsml") if raw is None else raw
+        ids: Sequence[str] = event.get("ids") or [f"{event.seq}.{n}" for n in range(event.get("n") or 0)]
+        found[index] = (tuple(ids), raw != 0)
+    return found

@@ -1,15 +1,14 @@
 """Prefix relations: from "these two token strings agree that far" to the tree of all strings.
 
 Longest common prefixes (LCP) form an ultrametric: LCP(a, c) >= min(LCP(a, b), LCP(b, c)). So statements
-"a and b agree for at least d tokens" are closed by single linkage, in O(E log E): taken from the deepest
-down, each merges two groups, and the earlier group's first string carries the later one's for d tokens.
-Nothing is shared beyond what a statement says.
+"a and b agree for at least d tokens" are closed by walking two paths of a tree in which each string hangs on
+the earliest one that shares most with it. Nothing is shared beyond what a statement says.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 #: rounds of dropping defaults that contradict what the log says; each round is linear
@@ -58,8 +57,8 @@ class Tree:
     parent: list[int]
     depth: list[int]
     lengths: Sequence[int]
-    #: accepted statements by string: (other, depth, guess)
-    links: list[list[tuple[int, int, int | None]]] = field(default_factory=list)
+    #: statements by string: (other, depth, guess)
+    links: list[list[tuple[int, int, int | None]]]
 
     def common(self, one: int, other: int) -> int:
         """LCP of two strings, tokens."""
@@ -73,32 +72,34 @@ class Tree:
             one = self.parent[one]
         return shared
 
+    def join(self, link: Agree) -> None:
+        """Take a statement in. What the later string was known to share goes on to the earlier one."""
+        one, other, depth = link.one, link.other, link.depth
+        self.links[one].append((other, depth, link.guess))
+        self.links[other].append((one, depth, link.guess))
+        while depth > 0:
+            early, late = sorted((self.carrier(one, depth), self.carrier(other, depth)))
+            if early == late:
+                return
+            one, other = early, self.parent[late]
+            self.parent[late], depth, self.depth[late] = early, self.depth[late], depth
+            if other < 0:
+                return
+
+    def carrier(self, string: int, depth: int) -> int:
+        """The earliest string that holds the first `depth` tokens of `string`."""
+        while self.depth[string] >= depth:
+            string = self.parent[string]
+        return string
+
 
 def grow(lengths: Sequence[int], agreed: Iterable[Agree]) -> Tree:
     """The tree of all strings; numbers are in order of time, so a parent is always the earlier string."""
     count = len(lengths)
     tree = Tree([-1] * count, [0] * count, lengths, [[] for _ in range(count)])
-    first = list(range(count))
-
-    def group(string: int) -> int:
-        while first[string] != string:
-            first[string] = first[first[string]]
-            string = first[string]
-        return string
-
-    for one, other, depth, guess in sorted(agreed, key=_deepest_first):
-        early, late = sorted((group(one), group(other)))
-        if early == late or depth <= 0:
-            continue
-        first[late] = early
-        tree.parent[late], tree.depth[late] = early, depth
-        tree.links[one].append((other, depth, guess))
-        tree.links[other].append((one, depth, guess))
+    for link in agreed:
+        tree.join(link)
     return tree
-
-
-def _deepest_first(link: Agree) -> tuple[int, bool, int, int]:
-    return -link.depth, link.guess is not None, max(link.one, link.other), min(link.one, link.other)
 
 
 @dataclass(slots=True)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from replay.prefixes import Tree
-from replay.rope import Piece, Rope, cut, join
+from replay.rope import Piece, Rope, cut, join, length, rest
 from replay.workload import Segment
 
 
@@ -19,9 +19,13 @@ class Woven:
     segments: dict[str, int]
 
 
-def weave(tree: Tree, names: Sequence[str]) -> Woven:
-    """Ropes over whole segments: each segment is cut where any string leaves it. `names` name own parts."""
-    raw = _raw(tree, names)
+def weave(tree: Tree, names: Sequence[str], spliced: Mapping[int, tuple[int, int]]) -> Woven:
+    """Ropes over whole segments: each segment is cut where any string leaves it. `names` name own parts.
+
+    `spliced` strings go on, after what they share with their parent, with what stands behind a number of
+    tokens in another string: string -> (other string, tokens).
+    """
+    raw = _raw(tree, names, spliced)
     cuts = _cuts(raw)
     segments = {}
     for rope in raw:
@@ -31,12 +35,15 @@ def weave(tree: Tree, names: Sequence[str]) -> Woven:
     return Woven([join(*(_whole(p, cuts[p.segment]) for p in rope)) for rope in raw], segments)
 
 
-def _raw(tree: Tree, names: Sequence[str]) -> list[Rope]:
+def _raw(tree: Tree, names: Sequence[str], spliced: Mapping[int, tuple[int, int]]) -> list[Rope]:
     ropes: list[Rope] = []
     for string, tokens in enumerate(tree.lengths):
         mother, depth = tree.parent[string], tree.depth[string]
         shared = cut(ropes[mother], depth) if mother >= 0 else ()
-        ropes.append(join(shared, [Piece(names[string], depth, tokens)]) if tokens else ())
+        if string in spliced:
+            other, behind = spliced[string]
+            shared = cut(join(shared, rest(ropes[other], behind)), tokens)
+        ropes.append(join(shared, [Piece(names[string], length(shared), tokens)]) if tokens else ())
     return ropes
 
 
@@ -58,9 +65,7 @@ def _whole(piece: Piece, places: list[int]) -> list[Piece]:
     low, high = bisect_left(places, piece.start), bisect_left(places, piece.end)
     if len(places) == 2:
         return [Piece(piece.segment, 0, places[1] - places[0])]
-    return [
-        Piece(f"{piece.segment}.{n + 1}", 0, places[n + 1] - places[n]) for n in range(low, high)
-    ]
+    return [Piece(f"{piece.segment}.{n + 1}", 0, places[n + 1] - places[n]) for n in range(low, high)]
 
 
 def as_segments(sizes: dict[str, int], bytes_of: dict[str, int]) -> dict[str, Segment]:

@@ -1,0 +1,100 @@
+"""Arrivals: what a log does not print. A request came before its `prompt start` by what the server did first
+(evict store, load, waiting for a slot); its client had sent it some time after the answer it waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from parser.reading import Reading
+from replay.costs import FittedCosts
+from replay.defaults import Talk
+from replay.lanes import lanes, saturated
+from replay.timing import Spans, settle, spans
+
+MIB = 1 << 20
+
+
+@dataclass(slots=True)
+class Arrivals:
+    """By request index: the request it waited for (index), its think time, its arrival and its start, seconds
+    since the first stamp (None without stamps). `queued` had to wait for a slot, so its arrival is a default.
+    `between` is true where more clients than slots kept a single slot busy all the time."""
+
+    after: dict[int, int]
+    think: list[float]
+    arrival: list[float | None]
+    start: list[float | None]
+    queued: list[bool]
+    spans: Spans
+    crowded: bool = False
+
+
+def arrivals(reading: Reading, talks: Sequence[Talk], costs: FittedCosts) -> Arrivals:
+    """When each request was sent, and what its client had waited for."""
+    known = spans(reading)
+    waits = [_before_start(reading, index, costs) for index in range(len(reading.requests))]
+    after = lanes(talks, known, apart=False)
+    starts = settle(known, after)
+    crowded = _one_slot(reading) and len(talks) > 1 and saturated(known, starts, waits)
+    if crowded:
+        after = lanes(talks, known, apart=True)
+    out = Arrivals(after, [0.0] * len(starts), [None] * len(starts), starts, [], known, crowded)
+    out.queued = [_queued(reading, out, waits, index) for index in range(len(starts))]
+    _think(out, waits)
+    return out
+
+
+def _one_slot(reading: Reading) -> bool:
+    return reading.server.slots in (None, 1)
+
+
+def _before_start(reading: Reading, index: int, costs: FittedCosts) -> float:
+    """What the server does between dispatch and `prompt start`: parse, store what it replaces, load."""
+    request = reading.requests[index]
+    seconds = costs.admit_s(request.canonical_prompt_tokens or request.prompt_tokens or 0)
+    for store in request.stores:
+        if store.reason == "evict" and store.size_mib:
+            seconds += costs.store_s(store.tokens, round(store.size_mib * MIB), True)
+    if request.disk_hit_tokens:
+        seconds += (request.load_ms or 0.0) / 1000
+    return seconds
+
+
+def _queued(reading: Reading, out: Arrivals, waits: Sequence[float], index: int) -> bool:
+    """It began just when a slot came free, and none was free before."""
+    slots = reading.server.slots or 1
+    known, first = out.spans, out.spans.first[index]
+    running = [i for i in range(max(0, index - 4 * slots - 8), index) if known.last[i] > first]
+    before = out.after.get(index)
+    ended = [
+        i
+        for i in range(max(0, index - 4 * slots - 8), index)
+        if known.last[i] < first and i != before and (before is None or known.last[i] > known.last[before])
+    ]
+    if len(running) + 1 < slots or not ended:
+        return False
+    latest = max(ended, key=lambda i: known.last[i])
+    start, other = out.start[index], out.start[latest]
+    if start is None or other is None:
+        return known.first[index] - known.last[latest] <= 1
+    pause = start - waits[index] - other - known.lasted[latest]
+    return pause < 0.1 * (known.lasted[index] + waits[index]) or pause < 0.002
+
+
+def _think(out: Arrivals, waits: Sequence[float]) -> None:
+    """Think times; those of requests that queued are the median of the others, as far as they fit."""
+    room: list[float] = []
+    for index, start in enumerate(out.start):
+        before = out.after.get(index)
+        then = out.start[before] if before is not None else None
+        ended = None if before is None or then is None else then + out.spans.lasted[before]
+        room.append(0.0 if start is None or ended is None else max(0.0, start - waits[index] - ended))
+        out.arrival[index] = None if start is None else start - waits[index]
+    seen = [room[i] for i in out.after if not out.queued[i]]
+    usual = median(seen) if seen else min((room[i] for i in out.after), default=0.0) / 2
+    for index in out.after:
+        out.think[index] = min(room[index], usual) if out.queued[index] else room[index]
+        if out.queued[index] and (arrival := out.arrival[index]) is not None:
+            out.arrival[index] = arrival - (room[index] - out.think[index])

@@ -1,0 +1,149 @@
+"""`Asked` records: what each request of a log asked, from ropes, arrivals and what its lines say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from parser.reading import Reading
+from parser.request import Request
+from replay.arrivals import Arrivals
+from replay.evidence import Evidence
+from replay.rope import Rope, length, rest
+from replay.strings import canonical, live, visible
+from replay.weave import Woven
+from replay.workload import FINISHES, Asked, Image
+
+
+@dataclass(slots=True)
+class Parts:
+    """What the steps before found, by request index."""
+
+    reading: Reading
+    evidence: Evidence
+    woven: Woven
+    arrivals: Arrivals
+    talk: Mapping[int, int]
+    anchor: Mapping[int, int]
+    #: index -> tool call ids, whether their raw text was kept
+    calls: Mapping[int, tuple[tuple[str, ...], bool]]
+    images: Mapping[int, tuple[Image, ...]]
+    #: index -> words of what the log left open
+    open_to: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+
+
+def asked(parts: Parts, index: int) -> Asked:
+    """One request as its client sent it."""
+    request = parts.evidence.requests[index]
+    prompt = parts.woven.ropes[canonical(index)]
+    calls, raw = parts.calls.get(index, ((), True))
+    reply = _reply(parts, index)
+    before = parts.arrivals.after.get(index)
+    return Asked(
+        request=request.request,
+        prompt=prompt,
+        reply=reply,
+        generated=min(request.generated_tokens or 0, length(reply)),
+        conversation=f"c{parts.talk[index] + 1}",
+        api=_api(parts, index),
+        tools="TOOLS" in request.flags,
+        thinking=_thinking(parts, index),
+        stream=_stream(parts, request),
+        shown=_shown(parts, index),
+        drop=_drop(parts, index),
+        anchor=parts.anchor.get(index),
+        images=parts.images.get(index, ()),
+        after=None if before is None else parts.evidence.requests[before].request,
+        think_s=_rounded(parts.arrivals.think[index]) if before is not None else 0.0,
+        arrival_s=None if before is not None else _arrival(parts, index),
+        gives_up_s=_gives_up(parts, index),
+        finish=request.finish if request.finish in FINISHES else "stop",
+        stop_sequence=request.live_after == 0 and request.finish == "stop",
+        calls=calls,
+        results=_results(parts, index),
+        tool_tail=_tool_tail(parts, index),
+        raw_tools=raw,
+        open_reasoning="THINKING" in request.flags,
+        open_to=parts.open_to.get(index, ()),
+    )
+
+
+def _rounded(seconds: float) -> float:
+    """Microseconds: more is noise, and a file should not show it."""
+    return round(seconds, 6) + 0.0
+
+
+def _arrival(parts: Parts, index: int) -> float:
+    known = [at for at in parts.arrivals.arrival if at is not None]
+    at = parts.arrivals.arrival[index]
+    return _rounded(max(0.0, at - min(known))) if at is not None else 0.0
+
+
+def _reply(parts: Parts, index: int) -> Rope:
+    """What stands in the slot behind the effective prompt."""
+    request = parts.evidence.requests[index]
+    effective = request.prompt_tokens or request.canonical_prompt_tokens or 0
+    return rest(parts.woven.ropes[live(index)], effective)
+
+
+def _shown(parts: Parts, index: int) -> Rope | None:
+    rope = parts.woven.ropes[visible(index)]
+    if not rope:
+        return None
+    return rest(rope, length(parts.woven.ropes[canonical(index)]) - _drop(parts, index))
+
+
+def _drop(parts: Parts, index: int) -> int:
+    return parts.evidence.dropped.get(index, 0)
+
+
+def _api(parts: Parts, index: int) -> str:
+    request = parts.evidence.requests[index]
+    record = parts.reading.trace.get(request.request)
+    said = (record.hints.get("api") if record is not None else None) or ""
+    if "RESPPROTO" in request.flags or said == "responses":
+        return "responses"
+    ids = parts.calls.get(index, ((), True))[0] + _results(parts, index)
+    if (
+        said == "anthropic"
+        or request.source == "anthropic-tool-output"
+        or any(i[:6] == "toolu_" for i in ids)
+    ):
+        return "anthropic"
+    return "completion" if request.api == "completion" else "chat"
+
+
+def _thinking(parts: Parts, index: int) -> bool:
+    request = parts.evidence.requests[index]
+    record = parts.reading.trace.get(request.request)
+    if record is not None and record.think_mode is not None:
+        return record.think_mode != "none"
+    return index in parts.evidence.thought or "THINKING" in request.flags
+
+
+def _stream(parts: Parts, request: Request) -> bool:
+    record = parts.reading.trace.get(request.request)
+    return True if record is None or record.stream is None else record.stream
+
+
+def _results(parts: Parts, index: int) -> tuple[str, ...]:
+    """The results at the prompt's end answer the calls of the request before in the conversation."""
+    before = parts.evidence.occupant.get(index)
+    if parts.evidence.requests[index].source in ("anthropic-tool-output", "responses-tool-output"):
+        return parts.calls.get(before, ((), True))[0] if before is not None else ()
+    return ()
+
+
+def _tool_tail(parts: Parts, index: int) -> int:
+    request = parts.evidence.requests[index]
+    if not _results(parts, index):
+        return 0
+    return (request.prompt_tokens or 0) - (request.cached_tokens or 0)
+
+
+def _gives_up(parts: Parts, index: int) -> float | None:
+    request = parts.evidence.requests[index]
+    arrival, start = parts.arrivals.arrival[index], parts.arrivals.start[index]
+    if not request.client_gone or arrival is None or start is None:
+        return None
+    return _rounded(start - arrival + parts.arrivals.spans.lasted[index])

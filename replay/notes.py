@@ -1,0 +1,57 @@
+"""What could not be reconstructed, in plain words, and how much rests on each default (`docs/workload.md`)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from replay.arrivals import Arrivals
+from replay.asking import Parts
+from replay.defaults import Defaults
+from replay.evidence import Evidence
+from replay.prefixes import Solution
+
+
+def opened_words(defaults: Defaults, guessed: Iterable[int], times: Arrivals) -> dict[int, tuple[str, ...]]:
+    """Index -> what the log leaves open about the request: `prefix`, `anchor`, `arrival`."""
+    words: dict[int, list[str]] = defaultdict(list)
+    for opened in defaults.opened:
+        if opened.guess.way is not None:
+            words[opened.index].append("prefix")
+    for index in guessed:
+        words[index].append("anchor")
+    for index, queued in enumerate(times.queued):
+        if queued:
+            words[index].append("arrival")
+    return {index: tuple(found) for index, found in words.items()}
+
+
+def notes_of(evidence: Evidence, solution: Solution, defaults: Defaults, parts: Parts) -> tuple[str, ...]:
+    """Sentences for people, most important first."""
+    return tuple(_notes(evidence, solution, defaults, parts))
+
+
+def _notes(evidence: Evidence, solution: Solution, defaults: Defaults, parts: Parts) -> Iterable[str]:
+    total = sum(evidence.lengths[::3])
+    resting = sum(
+        max(0, opened.guess.way[1] - opened.certain)
+        for opened in defaults.opened
+        if opened.guess.way is not None
+    )
+    if resting:
+        count = sum(opened.guess.way is not None for opened in defaults.opened)
+        yield (
+            f"{count} of {len(evidence.requests)} prompts share a prefix that no line shows; by default they "
+            f"continue their conversation, and {resting} of {total} prompt tokens rest on that"
+        )
+    if solution.contradictions:
+        yield f"{len(solution.contradictions)} statements of the log about shared prefixes contradict others"
+    guessed = [words for words in parts.open_to.values() if "anchor" in words]
+    if guessed:
+        yield (
+            f"no cold checkpoint shows where the first user message of {len(guessed)} prompts begins; by default "
+            "one token before the end of what two conversations share"
+        )
+    queued = sum(parts.arrivals.queued)
+    if queued:
+        yield f"{queued} requests may have waited for a slot; their arrival is a default"
