@@ -114,9 +114,10 @@ class Machine:
         return next((task for task in tasks if task.slot > self._last), tasks[0])
 
     def _quantum(self, decoding: bool) -> int:
-        """R6.4: the piece a sync is cut into in batched mode; 0 in single mode, where a chunk is a piece."""
+        """R6.4: the piece a sync is cut into in batched mode; 0 in single mode, where a chunk is a piece that
+        ends at an absolute multiple (R6.2), but for GLM: its chunks count from the start (seen in captures)."""
         if not self.config.batched:
-            return 0
+            return self.config.chunk if self.config.family == "glm" else 0
         return self.config.mixed_prefill_quantum if decoding else self.config.prefill_quantum
 
     def _met(self, task: Task, quantum: int) -> int:
@@ -126,7 +127,8 @@ class Machine:
             return task.met
         if task.origin < 0 or task.quantum != quantum:
             task.origin, task.quantum = task.pos, quantum
-        chunk, step, met = self.config.chunk, task.step, task.end
+        step, met = task.step, task.end
+        chunk = self.config.chunk if self.config.family != "glm" else task.end + 1
         for multiple in range((task.pos // step + 1) * step, task.end, step) if step else ():
             if multiple % chunk == 0 or (quantum and (multiple - task.origin) % quantum == 0):
                 met = multiple

@@ -210,8 +210,9 @@ class Service:
         return True
 
     def _silent(self, start: int, end: int) -> bool:
-        """R6.2: a sync from nothing that fits one chunk gives no progress events."""
-        return start == 0 and end <= self.config.chunk and not self.config.batched
+        """R6.2: a sync from nothing that fits one chunk gives no progress events (GLM's do, seen in captures)."""
+        fits = start == 0 and end <= self.config.chunk
+        return fits and not self.config.batched and self.config.family != "glm"
 
     def _progress(self, session: Session, job: Job, task: Task, start: int, target: int) -> Steps:
         """R5.2 (a): at a chunk or piece end. The first piece of an empty batched slot is silent (R6.2); the sync
