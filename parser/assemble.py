@@ -8,9 +8,11 @@ from collections.abc import Iterator
 
 from parser.beside import Traces, Usage, read_usage, with_trace
 from parser.clock import Clock, start_interval
+from parser.conversations import Conversations
 from parser.event import Event
 from parser.eventlog import EventLog
 from parser.guess import SlotGuess
+from parser.inputs import Inputs
 from parser.join import Joiner
 from parser.opens import Open
 from parser.reading import Asked, Reading
@@ -32,6 +34,9 @@ class Assembler:
         self._unplaced: list[tuple[int, int, Open]] = []  # heap by first line
         self._placed: list[tuple[int, int, Open]] = []  # heap by prompt start
         self._number = 0
+        self.talks = Conversations()
+        self._last_in_slot: dict[int, Request] = {}
+        self._record_of: dict[int, int] = {}  # id of a trace record -> request number
 
     def feed(self, block: EventLog) -> list[Request]:
         """One block; returns the rows that it lets go."""
@@ -42,13 +47,14 @@ class Assembler:
 
     def finish(self) -> list[Request]:
         """The input ends."""
-        return self._end_run()
+        return self._end_run() + self.talks.flush()
 
     def _event(self, event: Event) -> list[Request]:
         left = self._end_run() if self.runs.feed(event) else []
         if event.kind == "live_miss":
             self.misses[self.runs.now.number] += 1
-        self.joiner.serial = self.runs.now.slots == 1
+        slots = self.runs.now.slots
+        self.joiner.serial, self.joiner.near = slots == 1, slots is None
         self.joiner.run = self.runs.now.number
         self.joiner.feed(event)
         return left
@@ -56,6 +62,9 @@ class Assembler:
     def _end_run(self) -> list[Request]:
         self.joiner.end_run()
         rows = self._release(final=True)
+        if self.runs.all:
+            self.talks.shut_down(self.runs.all[self.joiner.run].persisted, self._last_in_slot)
+        self._last_in_slot = {}
         self._guess = None
         return rows
 
@@ -76,15 +85,33 @@ class Assembler:
         for opened in guess.settled(final=final):
             heapq.heappush(self._placed, (opened.place, id(opened), opened))
         waiting = [o.first for o in guess.waiting.values()] + [first for first, _, _ in self._unplaced[:1]]
-        return list(self._emit(min([frontier, *waiting])))
+        return self._emit(min([frontier, *waiting]))
 
-    def _emit(self, below: float) -> Iterator[Request]:
+    def _emit(self, below: float) -> list[Request]:
+        named: list[Request] = []
         while self._placed and self._placed[0][0] < below:
             self._number += 1
-            opened = heapq.heappop(self._placed)[2]
-            if opened.trace is not None:
-                self.trace[self._number] = opened.trace
-            yield finished(opened, self._number)
+            named += self._numbered(heapq.heappop(self._placed)[2])
+        return named
+
+    def _numbered(self, opened: Open) -> list[Request]:
+        before = opened.previous.row if opened.previous is not None else None
+        row = finished(opened, self._number)
+        opened.previous = None
+        if row.slot is not None:
+            self._last_in_slot[row.slot] = row
+        return self.talks.add(row, before if before and before.request else None, self._by_text(opened))
+
+    def _by_text(self, opened: Open) -> int | None:
+        """The request whose whole prompt is the beginning of this one, by the trace."""
+        record = opened.trace
+        if record is None:
+            return None
+        self.trace[self._number] = record
+        self._record_of[id(record)] = self._number
+        if record.parent is None or not record.extends:
+            return None
+        return self._record_of.get(id(self.traces.records[record.parent]))
 
     def _silent(self, run: Run) -> bool:
         """Builds before 2026-05-14 print no miss line."""
@@ -94,14 +121,22 @@ class Assembler:
 
 def whole(asked: Asked) -> Reading:
     """`reading.read`."""
-    assembler = _assembler(asked)
+    inputs, assembler = Inputs(asked), _assembler(asked)
     events: list[Event] = []
     requests: list[Request] = []
-    for block in _blocks(asked):
+    for block in inputs.blocks():
         requests += assembler.feed(block)
         events += block.rows(*block.counts)
     requests += assembler.finish()
-    return _reading(asked, assembler, EventLog(events), requests)
+    return _reading(inputs, assembler, EventLog(events), requests)
+
+
+def segments(asked: Asked) -> Iterator[Reading]:
+    """`reading.read_segments`."""
+    inputs, assembler = Inputs(asked), _assembler(asked)
+    for block in inputs.blocks():
+        yield _reading(inputs, assembler, block, assembler.feed(block))
+    yield _reading(inputs, assembler, EventLog([]), assembler.finish())
 
 
 def _assembler(asked: Asked) -> Assembler:
@@ -112,32 +147,13 @@ def _assembler(asked: Asked) -> Assembler:
     return Assembler(traces, usage, asked.year)
 
 
-def segments(asked: Asked) -> Iterator[Reading]:
-    """`reading.read_segments`."""
-    assembler = _assembler(asked)
-    log = EventLog([])
-    for block in _blocks(asked):
-        requests = assembler.feed(block)
-        log = block
-        yield _reading(asked, assembler, log, requests)
-    yield _reading(asked, assembler, EventLog([]), assembler.finish())
-
-
-def _reading(asked: Asked, assembler: Assembler, log: EventLog, requests: list[Request]) -> Reading:
+def _reading(inputs: Inputs, assembler: Assembler, log: EventLog, requests: list[Request]) -> Reading:
     trace, assembler.trace = assembler.trace, {}
     return Reading(
-        sources=asked.inputs, events=log, requests=requests,
-        runs=[run.frozen() for run in assembler.runs.all], counts=dict(log.counts), trace=trace,
-        clients=assembler.usage.match(requests),
+        sources=inputs.names, kind=inputs.kind, events=log, requests=requests,
+        runs=[run.frozen() for run in assembler.runs.all], hearsay=inputs.heard(), counts=dict(log.counts),
+        trace=trace, clients=assembler.usage.match(requests),
     )  # fmt: skip
-
-
-def _blocks(asked: Asked) -> Iterator[EventLog]:
-    from parser.events import read_events
-
-    return read_events(
-        asked.inputs, lane=asked.lane, max_bytes=asked.max_bytes, since=asked.since, until=asked.until
-    )
 
 
 def finished(opened: Open, number: int) -> Request:
@@ -151,7 +167,6 @@ def finished(opened: Open, number: int) -> Request:
     row.progress = opened.progress
     if opened.previous is not None:
         row.previous_in_slot = opened.previous.row.request or None
-        opened.previous = None
     bounds = start_interval(opened.started_at, opened.seen)
     if bounds is not None:
         row.start_s, row.start_error_s = (bounds[0] + bounds[1]) / 2, (bounds[1] - bounds[0]) / 2

@@ -27,7 +27,8 @@ class SlotGuess:
 
     def add(self, opened: Open) -> None:
         """One more request, in order of first lines."""
-        visit = visit_of(opened, self._count, silent=self.silent)
+        partial = self.run.place != "log"
+        visit = visit_of(opened, self._count, silent=self.silent, partial=partial)
         self.waiting[self._count] = opened
         self._count += 1
         for search in self._searches.values():

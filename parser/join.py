@@ -25,8 +25,8 @@ _WAITING = 64
 class Joiner:
     """The open requests of one server run after another, and what waits for its `prompt start`.
 
-    `serial` is true while one request at a time can be running (single mode, a pasted excerpt): then
-    nearness may join what numbers alone do not.
+    `serial`: one request at a time can be running (single mode), so nearness joins what numbers do not.
+    `near`: nothing says how many run at once (excerpts): a line may be left out between miss and start.
     """
 
     def __init__(self, clock: Clock | None = None) -> None:
@@ -34,7 +34,7 @@ class Joiner:
         self.opens = Opens()
         self.pending = Pending()
         self.closed: list[Open] = []
-        self.serial = False
+        self.serial = self.near = False
         self.run = 0
         self._evicted: list[Event] = []
         self._excerpt = 0
@@ -105,7 +105,7 @@ class Joiner:
         cached = span[1] - span[2] if span else None
         episode = None
         if span is not None and cached is not None:
-            episode = self.pending.claim(max(0, cached), span[1], serial=self.serial)
+            episode = self.pending.claim(max(0, cached), span[1], serial=self.serial, near=self.near)
             episode = self._exact_miss(span[1], episode)
         if self.serial:
             self._flush()
@@ -139,8 +139,9 @@ class Joiner:
         """A line of a request whose `prompt start` is not in the input: a row with nulls."""
         opened = self._open(event, at, span)
         opened.unprinted = True
-        if self.serial and span:
-            opened.episode = self.pending.claim(max(0, span[1] - span[2]), span[1], serial=True)
+        if (self.serial or self.near) and span:
+            cached = max(0, span[1] - span[2])
+            opened.episode = self.pending.claim(cached, span[1], serial=self.serial, near=self.near)
         return opened
 
     # -- disk ----------------------------------------------------------------------------------------

@@ -105,12 +105,13 @@ class Pending:
 
     # -- a prompt start takes them -----------------------------------------------------------------
 
-    def claim(self, cached: int, prompt: int, *, serial: bool) -> Episode | None:
+    def claim(self, cached: int, prompt: int, *, serial: bool, near: bool = False) -> Episode | None:
         """The episode of a `prompt start` with span `cached..prompt`, or None where nothing was printed.
 
-        `serial`: one request at a time (single mode, one excerpt), so what waits can only be this one's.
+        `serial`: one request at a time (single mode), so what waits can only be this one's. `near`: an
+        excerpt in which the line of the disk hit may be missing.
         """
-        return self._by_note(cached, prompt) or self._by_numbers(cached, prompt, serial)
+        return self._by_note(cached, prompt) or self._by_numbers(cached, prompt, serial, near)
 
     def _by_note(self, cached: int, prompt: int) -> Episode | None:
         for episode in self.episodes:
@@ -128,9 +129,9 @@ class Pending:
                 episode.events.extend(other.events)
                 self.episodes.remove(other)
 
-    def _by_numbers(self, cached: int, prompt: int, serial: bool) -> Episode | None:
+    def _by_numbers(self, cached: int, prompt: int, serial: bool, near: bool) -> Episode | None:
         hit = next((h for h in self.hits if h.get("tokens") == cached), None) if cached else None
-        episode = self._best(cached, prompt, hit is not None, serial)
+        episode = self._best(cached, prompt, near or hit is not None, serial)
         if episode is None and hit is None:
             return None
         if episode is None:

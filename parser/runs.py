@@ -103,6 +103,7 @@ class Runs:
             self.all.append(
                 Run(len(self.all), event.source, event.excerpt, event.line, event.seq, event.line, event.seq)
             )
+            self.now.place = event.place
         run = self.now
         run.last_line, run.last_seq = event.line, event.seq
         run.serving = run.serving or event.kind in _SERVING
@@ -124,7 +125,6 @@ class Runs:
         return run.serving or rank < run.rank or (rank == run.rank and event.rule in run.starts)
 
     def _configure(self, run: Run, event: Event) -> None:
-        run.place = event.place
         if event.rule in _ORDER:
             run.rank = max(run.rank, _ORDER[event.rule])
             run.starts.add(event.rule)

@@ -41,13 +41,17 @@ class Visit:
     excerpt: int
 
 
-def visit_of(opened: Open, index: int, *, silent: bool) -> Visit:
-    """`silent`: builds before 2026-05-14 print no miss line, so that its absence says nothing."""
+def visit_of(opened: Open, index: int, *, silent: bool, partial: bool) -> Visit:
+    """`silent`: builds before 2026-05-14 print no miss line, so that its absence says nothing.
+
+    `partial`: an excerpt, in which any line may have been left out.
+    """
     row = opened.row
     ended = opened.finish_seq is not None or opened.dead
     return Visit(
         request=index, begin=opened.first, last=opened.last, end=opened.last if ended else None,
-        needs=_needs(opened, silent), common=row.common, leaves=row.live_after, reach=_reach(opened),
+        needs=_needs(opened, silent or partial), common=row.common, leaves=row.live_after,
+        reach=None if partial else _reach(opened),
         failed=not ended or opened.dead or opened.reset, stopped=row.finish == "stop",
         interrupted=row.error == "decode interrupted", cold=not row.cached_tokens,
         hit=bool(row.cached_tokens) and row.source not in ("cold", "disk-text"), speaks=_speaks(opened),

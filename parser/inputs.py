@@ -1,0 +1,71 @@
+"""Inputs -> blocks of events: logs by lane and block, reports as a whole, in reading order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import groupby
+from typing import Any
+
+from parser.eventlog import EventLog
+from parser.hearsay import Hearsay
+from parser.reading import Asked
+from parser.report import is_report, read_report
+from parser.sources import Source, find_sources
+
+
+class Inputs:
+    """The sources of one reading; `blocks` reads them once."""
+
+    def __init__(self, asked: Asked) -> None:
+        self.asked = asked
+        self.sources = find_sources(asked.inputs)
+        self._reports = {source.index for source in self.sources if is_report(source)}
+        self._heard: list[Hearsay] = []
+        self._seq = 0
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """As errors and reports show them."""
+        return tuple(source.name for source in self.sources)
+
+    @property
+    def kind(self) -> str:
+        """ "report" where every source is one, else "log"."""
+        return "report" if len(self._reports) == len(self.sources) else "log"
+
+    @property
+    def mtime(self) -> float | None:
+        """When the last source was written to, Unix seconds."""
+        return max((s.mtime for s in self.sources if s.mtime is not None), default=None)
+
+    def heard(self) -> list[Hearsay]:
+        """What reports said in other words since the last call."""
+        heard, self._heard = self._heard, []
+        return heard
+
+    def blocks(self) -> Iterator[EventLog]:
+        """Event logs in reading order; `seq` runs on."""
+        for reports, group in groupby(self.sources, key=lambda source: source.index in self._reports):
+            sources = list(group)
+            yield from self._of_reports(sources) if reports else self._of_logs(sources)
+
+    def _of_logs(self, sources: list[Any]) -> Iterator[EventLog]:
+        from parser.events import read_events
+
+        asked = self.asked
+        yield from read_events(
+            sources, lane=asked.lane, max_bytes=asked.max_bytes, since=asked.since, until=asked.until
+        )
+
+    def _of_reports(self, sources: list[Source]) -> Iterator[EventLog]:
+        from parser.events import parse_lines
+
+        for source in sources:
+            lines, heard = read_report(source, max_bytes=self.asked.max_bytes)
+            self._heard += heard
+            log = parse_lines(lines)
+            if self._seq:
+                log = EventLog([replace(e, seq=e.seq + self._seq) for e in log.rows(*log.counts)])
+            self._seq += sum(log.counts.values())
+            yield log
