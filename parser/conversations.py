@@ -30,9 +30,10 @@ _REMEMBERED: Final = 4096
 class _Talk:
     label: str
     last: int  # request number of its last turn
+    first: int  # P of its first turn: no other conversation shares more with it
+    prompt: int  # P of its last turn
     length: int  # live length after it (P where unknown)
     speaks: tuple[str, ...]
-    slot: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,9 @@ class Conversations:
         parent, why = self._sure_parent(row, before, extends)
         if parent is not None:
             self._resumed.setdefault(parent, row.request)
-        elif (common := _common(row)) is not None and not _near_end(row, before, common):
+        common = _common(row)
+        stranger = before is None or parent != before.request
+        if common is not None and stranger and not _near_end(row, before, common):
             self._commons[common] += 1
         self._note_checkpoint(row, before, parent)
         self._ahead.append(_Link(row, before, parent, why))
@@ -119,65 +122,68 @@ class Conversations:
             talk, why = self._new(row), "nothing before it that it could extend"
         row.conversation, row.continues, row.why["conversation"] = talk.label, continues, why
         self._of[row.request] = talk.label
-        talk.last, talk.length, talk.slot = (
-            row.request,
-            row.live_after or row.prompt_tokens or talk.length,
-            row.slot,
-        )
+        talk.last, talk.prompt = row.request, _prompt(row) or talk.prompt
+        talk.length = row.live_after or talk.prompt
         if row.slot is not None:
             self._resident[row.slot] = row.request
         _bound(self._of)
         return row
 
     def _find(self, link: _Link) -> tuple[_Talk | None, int | None, str]:
-        talk = self._talk_of(link.parent)
-        if talk is not None:
+        talk, again = self._talk_of(link.parent), self._same_prompt(link)
+        if talk is not None and (again is None or again[0] is not talk or link.why.startswith("certain")):
             return talk, link.parent, link.why
-        return self._same_slot(link) or self._by_length(link) or (None, None, "")
+        return again or self._edited(link) or self._by_length(link) or (None, None, "")
 
     def _talk_of(self, request: int | None) -> _Talk | None:
         return self._talks.get(self._of.get(request, "")) if request is not None else None
 
-    def _same_slot(self, link: _Link) -> tuple[_Talk | None, int | None, str] | None:
-        """The slot's own conversation, resent without its last reply, or edited."""
+    def _same_prompt(self, link: _Link) -> tuple[_Talk, int | None, str] | None:
+        """The slot's own conversation, resent without its last reply, or the same prompt again."""
         row, before, common = link.row, link.before, _common(link.row)
         if before is None or common is None or (talk := self._talk_of(before.request)) is None:
             return None
-        resumed = self._resumed.get(before.request, row.request)
-        if _near_end(row, before, common) and not (self._is_shared(common) and resumed != row.request):
-            return (
-                talk,
-                before.request,
-                "inferred: it parts from its slot's state where the last prompt ended",
-            )
-        prompt = row.canonical_prompt_tokens or row.prompt_tokens or 0
-        if (
-            resumed == row.request
-            and not self._is_shared(common)
-            and 2 * common >= min(prompt, before_length(row))
-        ):
-            return talk, None, "inferred: most of its slot's state comes again, with a change in it"
-        return None
+        if not _near_end(row, before, common) or (self._is_shared(common, talk) and self._others(link)):
+            return None
+        return talk, before.request, "inferred: it parts from its slot's state where the last prompt ended"
 
-    def _is_shared(self, common: int) -> bool:
-        """Does a miss part at this length twice or more, away from the ends of prompts?"""
-        return sum(self._commons[common + off] for off in (-2, -1, 0, 1, 2)) >= 2
+    def _edited(self, link: _Link) -> tuple[_Talk, int | None, str] | None:
+        """The slot's own conversation with a change further up, unless someone else comes back to it."""
+        row, before, common = link.row, link.before, _common(link.row)
+        if before is None or common is None or (talk := self._talk_of(before.request)) is None:
+            return None
+        most = 2 * common >= min(_prompt(row) or 0, row.live_before or 0)
+        if self._others(link) or self._is_shared(common, talk) or not most:
+            return None
+        return talk, None, "inferred: most of its slot's state comes again, with a change in it"
 
-    def _by_length(self, link: _Link) -> tuple[_Talk | None, int | None, str] | None:
+    def _others(self, link: _Link) -> bool:
+        """Is the state before it in the slot surely extended by another request?"""
+        before = link.before
+        return before is not None and self._resumed.get(before.request, link.row.request) != link.row.request
+
+    def _is_shared(self, common: int, talk: _Talk) -> bool:
+        """A head that conversations share: misses part there twice or more, away from the ends of prompts.
+
+        It lies within the first prompt of each of them; what parts later is one conversation, changed.
+        """
+        return common <= talk.first and sum(self._commons[common + off] for off in (-2, -1, 0, 1, 2)) >= 2
+
+    def _by_length(self, link: _Link) -> tuple[_Talk, int | None, str] | None:
         """A conversation in no slot whose last length this prompt outgrows by least.
 
         One that sits idle in another slot would have been served there, one that is busy has no reply yet.
         """
-        row, prompt = link.row, link.row.prompt_tokens or link.row.canonical_prompt_tokens
+        row, prompt = link.row, _prompt(link.row)
         resident = set(self._resident.values())
         floor, speaks = _common(row) or row.cached_tokens or 0, _speaks(row)
         fits = [
-            (prompt - talk.length, talk)
+            (0 if talk.prompt == prompt else prompt - talk.length, talk)
             for talk in self._talks.values()
             if prompt is not None
             and talk.last not in resident
             and talk.speaks == speaks
-            and max(floor, prompt - min(_MOST_NEW, max(4096, talk.length))) <= talk.length < prompt
+            and (talk.prompt == prompt or floor <= talk.length < prompt <= talk.length + _room(talk))
             and self._resumed.get(talk.last, row.request) == row.request
         ]
         if not fits:
@@ -186,7 +192,7 @@ class Conversations:
         return talk, talk.last, "guess by length: it outgrows that conversation's last turn by least"
 
     def _new(self, row: Request) -> _Talk:
-        talk = _Talk(_label(self._count), row.request, 0, _speaks(row), row.slot)
+        talk = _Talk(_label(self._count), row.request, _prompt(row) or 0, 0, 0, _speaks(row))
         self._count += 1
         self._talks[talk.label] = talk
         _bound(self._talks)
@@ -200,15 +206,19 @@ def _common(row: Request) -> int | None:
 
 def _near_end(row: Request, before: Request | None, common: int) -> bool:
     """Does the common prefix reach the end of the last prompt in the slot, or of this whole prompt?"""
-    prompt = row.canonical_prompt_tokens or row.prompt_tokens
+    prompt = _prompt(row)
     last = before.prompt_tokens if before is not None else None
     ends = [end for end in (prompt, last) if end is not None]
     return bool(ends) and common >= 64 and common >= min(ends) - _SAME_PROMPT
 
 
-def before_length(row: Request) -> int:
-    """Live length of the slot before the request, as far as it is known."""
-    return row.live_before or row.evicted_live_tokens or 0
+def _prompt(row: Request) -> int | None:
+    return row.canonical_prompt_tokens or row.prompt_tokens
+
+
+def _room(talk: _Talk) -> int:
+    """How much a conversation is believed to grow in one turn, tokens."""
+    return min(_MOST_NEW, max(4096, talk.length))
 
 
 def _bound(table: dict[Any, Any]) -> None:
