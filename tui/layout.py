@@ -7,7 +7,7 @@ from typing import Final
 
 from tui.scene import Scene
 
-GUTTER: Final = 13  # cells left of the time axis
+GUTTER: Final = 14  # cells left of the time axis
 CURVES: Final = ("reuse", "fresh", "reused", "disk")
 
 
@@ -18,6 +18,7 @@ class Slice:
     kind: str  # axis, who, work, live, marks, flows, reuse, fresh, reused, disk, gap
     lane: int = -1
     height: int = 1
+    labelled: bool = False  # a row of the same lane above it carries the name
 
 
 def plan(scene: Scene, height: int, top_lane: int = 0) -> list[Slice]:
@@ -49,7 +50,7 @@ def hidden_lanes(slices: list[Slice], scene: Scene) -> int:
 
 def _lane_slices(lane: int, rows: int) -> list[Slice]:
     kinds = {1: ("work",), 2: ("who", "work"), 3: ("who", "work", "live")}[rows]
-    return [Slice(kind, lane) for kind in kinds]
+    return [Slice(kind, lane, labelled=rows > 1) for kind in kinds]
 
 
 def _disk_slices(scene: Scene) -> list[Slice]:
@@ -59,13 +60,13 @@ def _disk_slices(scene: Scene) -> list[Slice]:
 
 
 def _grown(tail: list[Slice], spare: int, gap: bool) -> list[Slice]:
-    """Gives spare rows to the flows (up to 4), then to the curves (up to 3 each)."""
+    """Gives spare rows to the flows (up to 6) and to the curves (up to 2 each)."""
     heights = [piece.height for piece in tail]
-    limits = {"marks": 1, "flows": 4}
+    limits = {"marks": 1, "flows": 6}
     spare -= 1 if gap else 0
-    for most in (2, 3, 4):
+    for most in (2, 3, 4, 5, 6):
         for number, piece in enumerate(tail):
-            if spare > 0 and heights[number] < min(most, limits.get(piece.kind, 3)):
+            if spare > 0 and heights[number] < min(most, limits.get(piece.kind, 2)):
                 heights[number] += 1
                 spare -= 1
     grown = [Slice(piece.kind, piece.lane, rows) for piece, rows in zip(tail, heights, strict=True)]

@@ -14,7 +14,7 @@ from tui.axis import ticks
 from tui.glyphs import Glyphs, letter, many
 from tui.layout import Slice
 from tui.lod import Cells
-from tui.scene import Scene
+from tui.scene import Scene, fitting
 from tui.tables import DELETED, FLOW_ENDS, RESTORED, STORED_EVICT
 
 #: What a cell means, and the number of the conversation it belongs to (-1: none).
@@ -142,8 +142,8 @@ def _work(brush: _Brush, piece: Slice) -> list[Row]:
     cells = brush.cells(piece.lane)
     length = brush.window.cell
     painted = [_doing(brush.glyphs, cells, number, length) for number in range(len(cells))]
-    alone = brush.scene.lanes[piece.lane].name
-    return [brush.row("work", alone, painted)]
+    name = "" if piece.labelled else brush.scene.lanes[piece.lane].name
+    return [brush.row("work", name, painted)]
 
 
 def _doing(glyphs: Glyphs, cells: Cells, number: int, length: float) -> tuple[str, Ink]:
@@ -220,8 +220,8 @@ def _token_curve(name: str, word: str) -> Callable[[_Brush, Slice], list[Row]]:
 
 def _disk_use(brush: _Brush, piece: Slice) -> list[Row]:
     mib = brush.scene.disk.mib(brush.edges[1:])
-    scale = brush.scene.setting.budget_mib or max(*mib, 1.0)
-    label = f"disk {short(scale * 1024 * 1024, 1024)}B" if brush.scene.setting.budget_mib else "disk MiB"
+    scale = fitting(brush.scene.setting.budget_mib, brush.scene.disk.most_mib())
+    label = f"disk /{short(scale * 1024 * 1024, 1024)}B"
     inks: list[Ink] = [("disk", -1)] * len(mib)
     return _bars(brush, "disk", label, [value / scale for value in mib], inks, piece.height)
 

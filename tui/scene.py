@@ -53,7 +53,7 @@ class Sums:
     frame: pl.DataFrame
 
     def between(self, edges: Sequence[float]) -> pl.DataFrame:
-        """One row a cell: reused, fresh, misses, begun, known (tokens are), over the requests that start in it."""
+        """One row a cell: sums over the requests that start in it; `known`: how many say their tokens."""
         return _differences(self.frame, edges, ("reused", "fresh", "misses", "begun", "known"))
 
 
@@ -72,6 +72,10 @@ class Disk:
     def between(self, edges: Sequence[float]) -> pl.DataFrame:
         """One row a cell: number of marks of each kind in it."""
         return _differences(self.marks, edges, ("k0", "k1", "k2", "k3", "k4"))
+
+    def most_mib(self) -> float:
+        """The most that was there at any time."""
+        return self.floor_mib + (_number(self.marks["mib_sum"].max()) if len(self.marks) else 0.0)
 
     def mib(self, points: Sequence[float]) -> list[float]:
         """MiB known to be on disk at each point (at least: what was there before is known only in part)."""
@@ -124,7 +128,7 @@ def build(
         restarts=_restarts(table),
         read_to=_last(table, lo) if span else hi,
         kept=int(table["keep"].sum()),
-        live_scale=setting.ctx or int(_highest(table)) or 1,
+        live_scale=fitting(setting.ctx, _highest(table)),
     )
 
 
@@ -203,6 +207,15 @@ def _number(value: object) -> float:
 
 def _highest(table: pl.DataFrame) -> float:
     return _number(table["live_after"].max()) if len(table) else 0.0
+
+
+def fitting(limit: float | None, highest: float) -> int:
+    """The full height of a curve: the limit, or a half, a quarter, … of it where the curve stays below that."""
+    if not limit:
+        return int(highest) or 1
+    while limit >= 16 and highest <= limit / 2:
+        limit /= 2
+    return int(limit)
 
 
 def _run_ends(table: pl.DataFrame) -> pl.DataFrame:
@@ -314,7 +327,7 @@ def _mark_time() -> pl.Expr:
 
 
 def _flows(flows: pl.DataFrame, table: pl.DataFrame) -> pl.DataFrame:
-    """Flows with times: `left` when evicted, `back` when its conversation returned (null: not yet), `track`."""
+    """Flows with times: `left` when evicted, `back` when its conversation returned (null: not yet)."""
     when = table.select("row", pl.col("begin").alias("left"), pl.col("slot").alias("from_slot"), "saved")
     back = table.select("row", pl.col("start").alias("back"), pl.col("slot").alias("to_slot"))
     timed = (

@@ -1,0 +1,217 @@
+"""The application: owns the input, the session and the work in the background; screens only show them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from textual.app import App
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.screen import Screen
+from textual.worker import Worker, get_current_worker
+
+from parser.errors import Ds4scopeError
+from tui.dump import screen_text
+from tui.feed import Feed, News, Wanted
+from tui.findings import Findings
+from tui.glyphs import UNICODE, Glyphs
+from tui.help import Help, help_lines
+from tui.keys import APP_KEYS, Habits, Key, bindings
+from tui.main import MainScreen
+from tui.moments import Filter, mask
+from tui.rawlog import RawFile, RawLog
+from tui.scene import Setting, build
+from tui.session import Session
+from tui.tables import Frozen, Tables
+
+
+class TimelineApp(App[None]):
+    """`ds4scope tui`. `failure` holds the error that ended it, for the command line to show."""
+
+    TITLE = "ds4scope"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *bindings(APP_KEYS),
+        Binding("ctrl+p", "command_palette", "commands", show=False),
+    ]
+    CSS = "Toast { max-width: 70%; }"
+
+    class Fresh(Message):
+        """There is more of the input."""
+
+        def __init__(self, news: News) -> None:
+            super().__init__()
+            self.news = news
+
+    def __init__(
+        self,
+        wanted: Wanted,
+        *,
+        follow: bool = False,
+        habits: Habits | None = None,
+        glyphs: Glyphs = UNICODE,
+    ) -> None:
+        super().__init__()
+        self.feed = Feed(wanted)
+        self.habits = habits or Habits()
+        self.glyphs = glyphs
+        self.following = follow
+        self.frozen: Frozen = Tables().freeze()
+        self.session = Session(build(self.frozen, Setting()))
+        self.findings = Findings()
+        self.failure: Ds4scopeError | None = None
+        self.searched = ""
+        self.work = ""
+        self.share: float | None = None
+        self._worker: Worker[Any] | None = None
+        self._raw: RawLog | None = None
+
+    # -- start and end -----------------------------------------------------------------------------
+
+    def get_default_screen(self) -> Screen[Any]:
+        """The main screen is the only one that always is."""
+        return MainScreen(self.session)
+
+    @property
+    def main(self) -> MainScreen:
+        """The main screen, typed."""
+        screen = self.screen_stack[0]
+        assert isinstance(screen, MainScreen)
+        return screen
+
+    def on_mount(self) -> None:
+        """Habits first, then the input."""
+        if self.habits.theme in self.available_themes:
+            self.theme = self.habits.theme
+        self.set_keymap(dict(self.habits.keys))
+        self.title = f"ds4scope {self.feed.wanted.title()}"
+        self.start_work("reading", self._read)
+
+    def on_unmount(self) -> None:
+        """Files are given back."""
+        self.feed.book.close()
+        if self._raw is not None:
+            self._raw.close()
+
+    def _read(self) -> None:
+        worker = get_current_worker()
+        self.feed.run(lambda news: void(self.post_message(self.Fresh(news))), lambda: worker.is_cancelled)
+
+    # -- work in the background --------------------------------------------------------------------
+
+    def start_work(self, name: str, work: Callable[[], None]) -> None:
+        """Run `work` in a thread; one at a time, a new one cancels the old."""
+        self.work, self.share = name, None
+        self._worker = self.run_worker(
+            work, name=name, group="work", thread=True, exclusive=True, exit_on_error=False
+        )
+
+    def stop_work(self) -> bool:
+        """Ask what runs to stop; False where nothing runs."""
+        if self._worker is None or self._worker.is_finished:
+            return False
+        self._worker.cancel()
+        self.notify(f"{self.work} stopped")
+        return True
+
+    def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
+        """Work that failed says why; what cannot be read at all ends the program."""
+        if event.worker is not self._worker or not event.worker.is_finished:
+            return
+        name, self.work = self.work, ""
+        error = event.worker.error
+        if isinstance(error, Ds4scopeError):
+            self._failed(name, error)
+        elif error is not None:
+            raise error
+        self.main.renew_top()
+
+    def _failed(self, name: str, error: Ds4scopeError) -> None:
+        if name == "reading" and not len(self.session.scene.table):
+            self.failure = error
+            self.exit(return_code=error.exit_code)
+            return
+        hint = f"\n{error.hint}" if error.hint else ""
+        self.notify(f"{name}: {error.message}{hint}", severity="error", markup=False)
+
+    def on_timeline_app_fresh(self, event: Fresh) -> None:
+        """Take the newer scene."""
+        news = event.news
+        self.frozen, self.share = news.frozen, news.share
+        self._show(news)
+        if news.done and not len(news.frozen.requests):
+            self.notify("no request in this input", severity="warning")
+
+    def _show(self, news: News) -> None:
+        self.session.show(news.scene)
+        if self.session.filter:
+            self.set_filter(self.session.filter)
+        self.main.renew()
+
+    # -- what screens ask for ----------------------------------------------------------------------
+
+    def raw_file(self, row: int | None) -> RawFile | None:
+        """The file in which a request's lines stand."""
+        if self._raw is None:
+            self._raw = RawLog(self.feed.wanted.inputs)
+        return self._raw.files[0] if self._raw.files else None
+
+    def set_filter(self, wanted: Filter) -> None:
+        """Show only what passes. Raises UsageError for names that this log does not have."""
+        scene = self.session.scene
+        keep = mask(scene, wanted, self.findings.mechanisms())
+        axis = scene.axis
+        made = build(self.frozen, scene.setting, axis=axis.kind, keep=keep, span=(axis.lo, axis.hi))
+        self.session.filter = wanted
+        self.session.show(made)
+        self.main.renew()
+
+    def turn_axis(self) -> None:
+        """From time to order and back."""
+        kind = self.session.scene.axis.kind
+        self.feed.axis = "order" if kind == "time" else "time"
+        self.session.show(build(self.frozen, self.session.scene.setting, axis=self.feed.axis))
+        if self.session.scene.axis.kind == kind:
+            self.notify("this log has no clock", severity="warning")
+        self.main.renew()
+
+    def want_findings(self) -> None:
+        """Have the findings worked out, if they are not yet."""
+
+    def toggle_follow(self) -> None:
+        """Follow the growing log, or stop."""
+        self.following = not self.following
+        self.main.renew_top()
+
+    def search(self, text: str) -> None:
+        """Find `text` in the raw lines from the cursor on."""
+        self.searched = text
+        self.next_match(True)
+
+    def next_match(self, forward: bool) -> None:
+        """The next line that holds the searched text."""
+
+    def open_compare(self) -> None:
+        """Choose a policy and replay it."""
+
+    def copy_screen(self) -> None:
+        """Put the screen's text on the clipboard."""
+        self.copy_to_clipboard(screen_text(self.screen))
+        self.notify("screen copied as text")
+
+    def save_picture(self) -> None:
+        """Save an SVG of the screen (a download in the browser)."""
+        self.deliver_screenshot()
+
+    def action_help(self) -> None:
+        """The help page."""
+        self.push_screen(Help(help_lines(self.glyphs, self.shown_key), self.main.timeline.palette()))
+
+    def shown_key(self, key: Key) -> str:
+        """The keys of `key` as they are bound now, for people."""
+        keys = self.habits.keys.get(key.id, key.keys).split(",")
+        return " ".join(self.get_key_display(Binding(one.strip(), "")) for one in keys)
+
+
+def void(_: object) -> None:
+    """Drop a result."""

@@ -1,0 +1,86 @@
+"""Inks -> terminal styles. A colour for each conversation, warm for what was lost, grey for the rest."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rich.style import Style
+
+from tui.picture import Ink
+
+# Eight hues that stay apart for the usual kinds of colour blindness; the letters tell the same without colour.
+_DARK: Final = ("#6fa8ff", "#ffb454", "#5fd7a7", "#e58fd0", "#d7c94f", "#ff8f70", "#7fd4e8", "#b7a0ff")
+_LIGHT: Final = ("#1f5fbf", "#a85b00", "#00795a", "#9c2f86", "#6f6600", "#b23a17", "#00718a", "#5b3fc4")
+_ROLES_DARK: Final = {
+    "plain": "#c8ccd4",
+    "dim": "#5c6370",
+    "hidden": "#3f4550",
+    "mixed": "#9aa0ac",
+    "restart": "#c8ccd4",
+    "lost": "#ff6b6b",
+    "evict": "#ffcc66",
+    "restore": "#7ee787",
+    "store": "#8b93a1",
+    "io": "#ffcc66",
+    "fresh-sum": "#e0a070",
+    "reused-sum": "#6fae8f",
+    "reuse": "#6fae8f",
+    "disk": "#8b93a1",
+    "live-none": "#5c6370",
+}
+_ROLES_LIGHT: Final = {
+    "plain": "#24292f",
+    "dim": "#8a919b",
+    "hidden": "#c2c7cf",
+    "mixed": "#57606a",
+    "restart": "#24292f",
+    "lost": "#c4261d",
+    "evict": "#8a5a00",
+    "restore": "#1a7f37",
+    "store": "#6e7781",
+    "io": "#8a5a00",
+    "fresh-sum": "#a04f1f",
+    "reused-sum": "#2f7d5b",
+    "reuse": "#2f7d5b",
+    "disk": "#6e7781",
+    "live-none": "#8a919b",
+}
+_STRONG: Final = frozenset({"letter", "fresh", "lost", "evict", "restore"})
+_SOFT: Final = frozenset({"hold", "idle", "decode", "live"})
+
+
+class Palette:
+    """Styles for one theme, made once each."""
+
+    def __init__(self, dark: bool, background: str) -> None:
+        self._hues = _DARK if dark else _LIGHT
+        self._roles = _ROLES_DARK if dark else _ROLES_LIGHT
+        self._background = background
+        self._made: dict[Ink, Style] = {}
+
+    def style(self, ink: Ink) -> Style:
+        """The style of an ink on the theme's background."""
+        made = self._made.get(ink)
+        if made is None:
+            made = self._made[ink] = self._make(*ink)
+        return made
+
+    def conversation(self, conv: int) -> str:
+        """The colour of a conversation (grey for an unknown one)."""
+        return self._hues[conv % len(self._hues)] if conv >= 0 else self._roles["mixed"]
+
+    def role(self, name: str) -> str:
+        """The colour of a role."""
+        return self._roles[name]
+
+    def _make(self, role: str, conv: int) -> Style:
+        if role in ("fresh", "reused") and conv < 0:
+            role += "-sum"
+        colour = self._roles.get(role) or self.conversation(conv)
+        return Style(
+            color=colour,
+            bgcolor=self._background,
+            bold=role in _STRONG or None,
+            italic=role == "unsure" or None,
+            dim=role in _SOFT or None,
+        )

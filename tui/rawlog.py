@@ -1,0 +1,144 @@
+"""The raw lines of the input: only what is visible is read (`pread`), line ends are counted in the background.
+
+Plain UTF-8 files are read in place. Packed files, pipes and UTF-16 are unpacked once into an unnamed temporary
+file. Nothing here interprets a line; what is shown passes the sanitiser.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from typing import IO, Final
+
+from parser.sanitise import sanitise
+from parser.sources import Source, find_sources, iter_blocks
+
+_STRIDE: Final = 512  # lines between two remembered offsets
+_CHUNK: Final = 1 << 20
+_LONGEST: Final = 4096  # bytes of a line that are shown
+_BOM: Final = b"\xef\xbb\xbf"
+_COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
+
+
+class RawFile:
+    """One source: `lines(first, count)` for any line whose place is known or can be found by reading on."""
+
+    def __init__(self, source: Source) -> None:
+        self.name = source.name
+        self._spool: IO[bytes] | None = None
+        self._fd = self._open(source)
+        self._offsets = array("q", [len(_BOM) if os.pread(self._fd, 3, 0) == _BOM else 0])
+        self._counted = self._offsets[0]  # bytes whose line ends are counted
+        self.count = 0  # complete lines seen so far
+
+    def _open(self, source: Source) -> int:
+        if source.path is not None and source.packing == "plain" and source.encoding == "utf-8":
+            return os.open(source.path, os.O_RDONLY)
+        self._spool = tempfile.TemporaryFile(prefix="ds4scope-")  # noqa: SIM115 (lives as long as this)
+        for block in iter_blocks(source, count_lines=False):
+            self._spool.write(block.data)
+        self._spool.flush()
+        return os.dup(self._spool.fileno())
+
+    @property
+    def size(self) -> int:
+        """Bytes at the moment."""
+        return os.fstat(self._fd).st_size
+
+    def count_on(self, chunks: int = 1) -> bool:
+        """Count line ends in the next `chunks` MiB; False once the end is reached."""
+        for _ in range(chunks):
+            data = os.pread(self._fd, _CHUNK, self._counted)
+            if not data:
+                return False
+            self._remember(data)
+        return True
+
+    def lines(self, first: int, count: int) -> list[str]:
+        """Lines `first` (1-based) and the `count - 1` after it, sanitised and cut at 4 KiB; fewer at the end."""
+        while self.count < first + count and self.count_on():
+            pass
+        mark = min((first - 1) // _STRIDE, len(self._offsets) - 1)
+        found = self._from(self._offsets[mark], first - 1 - mark * _STRIDE, count)
+        return [_shown(line) for line in found]
+
+    def offset_of(self, line: int) -> int:
+        """Offset of the first byte of a line that is already counted."""
+        mark = min((line - 1) // _STRIDE, len(self._offsets) - 1)
+        at = self._offsets[mark]
+        for data in self._from(at, 0, line - 1 - mark * _STRIDE):
+            at += len(data) + 1
+        return at
+
+    def find(self, text: str, first: int, stopped: Callable[[], bool]) -> int | None:
+        """The first line at or after `first` that holds `text` (case ignored); None at the end or when stopped."""
+        needle = text.lower().encode()
+        line = first
+        for chunk in self._chunks(self.offset_of(first)):
+            if stopped():
+                return None
+            place = chunk.lower().find(needle)
+            if place >= 0:
+                return line + chunk.count(b"\n", 0, place)
+            line += chunk.count(b"\n")
+        return None
+
+    def close(self) -> None:
+        """Give the file back."""
+        os.close(self._fd)
+        if self._spool is not None:
+            self._spool.close()
+
+    def _remember(self, data: bytes) -> None:
+        """Remember where every 512th line begins."""
+        ends = data.count(b"\n")
+        place = -1
+        wanted = _STRIDE - self.count % _STRIDE
+        seen = 0
+        while seen + wanted <= ends:
+            for _ in range(wanted):
+                place = data.find(b"\n", place + 1)
+            self._offsets.append(self._counted + place + 1)
+            seen, wanted = seen + wanted, _STRIDE
+        self.count += ends
+        self._counted += len(data)
+
+    def _from(self, offset: int, skip: int, count: int) -> list[bytes]:
+        """`count` lines after `skip` lines from `offset`; a last line without its end counts too."""
+        held = b""
+        found: list[bytes] = []
+        for chunk in self._chunks(offset):
+            parts = (held + chunk).split(b"\n")
+            held = parts.pop()
+            found += parts
+            if len(found) >= skip + count:
+                return found[skip : skip + count]
+        return [*found, *([held] if held else [])][skip : skip + count]
+
+    def _chunks(self, offset: int) -> Iterator[bytes]:
+        """The file from `offset` in pieces that end with a line, as far as lines are not longer than a piece."""
+        while data := os.pread(self._fd, _CHUNK, offset):
+            cut = data.rfind(b"\n") + 1
+            data = data[:cut] if cut and len(data) == _CHUNK else data
+            yield data
+            offset += len(data)
+
+
+class RawLog:
+    """All sources one after the other; a line is (source, number) with numbers that start anew in each."""
+
+    def __init__(self, inputs: Sequence[str]) -> None:
+        self.files = [RawFile(source) for source in find_sources(inputs)]
+
+    def close(self) -> None:
+        """Give the files back."""
+        for file in self.files:
+            file.close()
+
+
+def _shown(line: bytes) -> str:
+    text = sanitise(_COLOUR.sub("", line[:_LONGEST].decode("utf-8", "replace").rstrip("\r")))
+    return text + " …" if len(line) > _LONGEST else text

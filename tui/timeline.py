@@ -1,0 +1,212 @@
+"""The timeline widget: draws the visible cells by the line API, and moves the session's cursor and window."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.binding import BindingType
+from textual.message import Message
+from textual.strip import Strip
+from textual.widget import Widget
+
+from tui.glyphs import UNICODE, Glyphs
+from tui.keys import TIMELINE_KEYS, bindings
+from tui.layout import GUTTER, plan
+from tui.palette import Palette
+from tui.picture import Ink, Row, paint
+from tui.session import Session
+
+
+class Timeline(Widget, can_focus=True):
+    """Lanes, flows and curves of one scene. Reads its `session`; `refresh()` after changing that is all it needs."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings(TIMELINE_KEYS)]
+    ALLOW_SELECT = False
+    DEFAULT_CSS = "Timeline { height: 1fr; width: 1fr; }"
+
+    class Moved(Message):
+        """The cursor, the window or the chosen lane changed."""
+
+    class Opened(Message):
+        """A request was asked for (double click)."""
+
+    def __init__(self, session: Session, glyphs: Glyphs = UNICODE, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.session, self.glyphs = session, glyphs
+        self.rows: list[Row] = []
+        self._strips: list[Strip] = []
+        self._drawn: tuple[object, ...] = ()
+        self._palette: tuple[str, Palette] | None = None
+        self._dragged: tuple[int, float] | None = None
+
+    # -- drawing -----------------------------------------------------------------------------------
+
+    def render_line(self, y: int) -> Strip:
+        """One row: gutter and cells, with the cursor's column lit."""
+        self._draw()
+        if y >= len(self.rows):
+            return Strip.blank(self.size.width, self.rich_style)
+        return self._with_cursor(y)
+
+    def palette(self) -> Palette:
+        """The palette of the theme in use."""
+        theme = self.app.theme
+        if self._palette is None or self._palette[0] != theme:
+            dark = self.app.current_theme.dark
+            self._palette = theme, Palette(dark, self.background_colors[1].hex6)
+        return self._palette[1]
+
+    def _draw(self) -> None:
+        """Paint anew if what is shown has changed since the last time."""
+        session = self.session
+        session.resize(self.size.width - GUTTER)
+        key = (id(session.scene), session.lo, session.hi, self.size, session.top_lane, self.app.theme)
+        if key == self._drawn:
+            return
+        session.slices = plan(session.scene, self.size.height, session.top_lane)
+        self.rows = paint(session.scene, session.window, session.slices, self.glyphs)
+        self._strips = [_strip(row, self.palette()) for row in self.rows]
+        self._drawn = key
+
+    def _with_cursor(self, y: int) -> Strip:
+        row, strip = self.rows[y], self._strips[y]
+        label = self._label(row, y)
+        column = self.session.window.column(self.session.at)
+        if not 0 <= column < self.session.width:
+            return Strip.join([label, strip])
+        before, under, after = strip.crop(0, column), strip.crop(column, column + 1), strip.crop(column + 1)
+        lit = self._lit(row, under)
+        return Strip.join([label, before, lit, after])
+
+    def _lit(self, row: Row, under: Strip) -> Strip:
+        palette = self.palette()
+        ink = Style(color=palette.role("plain"), bold=True)
+        if row.kind == "axis":
+            return Strip([Segment(self.glyphs.cursor, ink)], 1)
+        ground = Style(bgcolor=self.app.theme_variables.get("surface-lighten-2", "#444444"))
+        here = row.lane == self.session.lane and row.kind in ("who", "work", "live")
+        return under.apply_style(ground + Style(reverse=True) if here and row.kind == "work" else ground)
+
+    def _label(self, row: Row, y: int) -> Strip:
+        chosen = row.lane >= 0 and row.lane == self.session.lane
+        first = y == 0 or self.rows[y - 1].lane != row.lane or row.lane < 0
+        text = (
+            "›" if chosen and first and self.glyphs is UNICODE else ">" if chosen and first else " "
+        ) + row.label
+        style = self.palette().style(("plain" if chosen else "dim", -1))
+        return Strip([Segment(f"{text[: GUTTER - 1]:<{GUTTER}}", style + Style(bold=chosen))], GUTTER)
+
+    # -- moving ------------------------------------------------------------------------------------
+
+    def action_move(self, cells: int) -> None:
+        """Cursor by cells."""
+        self.session.move(cells)
+        self.changed()
+
+    def action_lane(self, by: int) -> None:
+        """Another lane."""
+        self.session.change_lane(by)
+        self._scroll_lanes()
+        self.changed()
+
+    def action_pan(self, windows: float) -> None:
+        """Window by a share of its width."""
+        self.session.pan(windows * self.session.width)
+        self.changed()
+
+    def action_edge(self, which: str) -> None:
+        """Cursor to the first or last moment."""
+        axis = self.session.scene.axis
+        self.session.put(axis.lo if which == "start" else axis.hi)
+        self.changed()
+
+    def changed(self) -> None:
+        """Draw again and tell whoever shows details."""
+        self.refresh()
+        self.post_message(self.Moved())
+
+    def _scroll_lanes(self) -> None:
+        """Keep the chosen lane in sight where not all fit."""
+        session = self.session
+        shown = [piece.lane for piece in session.slices if piece.lane >= 0]
+        if shown and session.lane > max(shown):
+            session.top_lane += session.lane - max(shown)
+        elif session.lane < session.top_lane:
+            session.top_lane = session.lane
+
+    # -- mouse -------------------------------------------------------------------------------------
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        """A press starts a drag; the click itself comes with the release."""
+        self.focus()
+        self.capture_mouse()
+        self._dragged = event.x, self.session.lo
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        """A drag moves the window."""
+        if self._dragged is None or event.x == self._dragged[0]:
+            return
+        start, _ = self._dragged
+        self.session.pan(start - event.x)
+        self._dragged = event.x, self.session.lo
+        self.changed()
+
+    def on_mouse_up(self, event: events.MouseUp) -> None:
+        """The drag is over."""
+        self.release_mouse()
+        self._dragged = None
+
+    def on_click(self, event: events.Click) -> None:
+        """A click puts the cursor, a double click opens the request."""
+        lane = self.rows[event.y].lane if 0 <= event.y < len(self.rows) else -1
+        if event.x >= GUTTER:
+            self.session.point(event.x - GUTTER, lane if lane >= 0 else None)
+        elif lane >= 0:
+            self.session.lane = lane
+        self.changed()
+        if event.chain == 2:
+            self.post_message(self.Opened())
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """Wheel: zoom in under the pointer; with shift or ctrl pan."""
+        self._wheel(event, -1)
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """Wheel: zoom out; with shift or ctrl pan."""
+        self._wheel(event, 1)
+
+    def on_mouse_scroll_left(self, event: events.MouseScrollLeft) -> None:
+        """Sideways wheel: pan."""
+        self.action_pan(-0.1)
+
+    def on_mouse_scroll_right(self, event: events.MouseScrollRight) -> None:
+        """Sideways wheel: pan."""
+        self.action_pan(0.1)
+
+    def _wheel(self, event: events.MouseEvent, direction: int) -> None:
+        event.stop()
+        if event.shift or event.ctrl:
+            self.action_pan(0.1 * direction)
+            return
+        window = self.session.window
+        around = window.lo + (event.x - GUTTER + 0.5) * window.cell
+        self.session.zoom(1.25**direction, min(max(around, window.lo), window.hi))
+        self.changed()
+
+
+def _strip(row: Row, palette: Palette) -> Strip:
+    """A row's cells as a strip, equal inks joined into one segment."""
+    return Strip(list(_runs(row.text, row.inks, palette)), len(row.text))
+
+
+def _runs(text: str, inks: Sequence[Ink], palette: Palette) -> list[Segment]:
+    segments, begin = [], 0
+    for end in range(1, len(text) + 1):
+        if end == len(text) or inks[end] != inks[begin]:
+            segments.append(Segment(text[begin:end], palette.style(inks[begin])))
+            begin = end
+    return segments
