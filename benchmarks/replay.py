@@ -1,0 +1,81 @@
+"""Requests a second of the server model: 3 slots, a disk tier of 200 files, a miss on every second request.
+
+    python benchmarks/replay.py [--requests 20000] [--lanes 1]
+
+Each conversation sends two turns in a row (the first misses and comes back from the disk or from nothing, the
+second extends the live state), then the next one has its turn; after ten turns a conversation starts anew. The
+whole file prints one line a size, so that linearity and independence of prompt lengths can be read off.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+# this file's name is that of the package it measures
+sys.path[:] = [place for place in sys.path if Path(place or ".").resolve() != Path(__file__).resolve().parent]
+
+from replay.flat import FlatCosts
+from replay.profiles import profile
+from replay.rope import Piece, join
+from replay.server import replay
+from replay.workload import Asked, Segment, Workload
+
+CONVERSATIONS, TURNS = 40, 10
+
+
+def workload(requests: int, lanes: int, tokens: int) -> Workload:
+    """`requests` requests in `lanes` closed loops; about `tokens` new tokens a turn behind a shared head."""
+    segments = {"head": Segment("head", 2000)}
+    head, rows = Piece("head", 0, 2000), []
+    history: dict[tuple[int, int], tuple[Piece, ...]] = {}
+    last: dict[int, int] = {}
+    for number in range(1, requests + 1):
+        lane = number % lanes
+        turn = (number - 1) // lanes
+        talk = (lane, turn // 2 % CONVERSATIONS)
+        epoch, step = divmod(turn // 2 // CONVERSATIONS * 2 + turn % 2, TURNS)
+        new = Segment(f"u{number}", tokens + (number * 7919) % 97)
+        reply = Segment(f"r{number}", 60 + number % 41)
+        segments[new.id], segments[reply.id] = new, reply
+        past = history.get(talk, ()) if step else ()
+        prompt = join(past or (head,), [Piece(new.id, 0, new.tokens)])
+        said = Piece(reply.id, 0, reply.tokens)
+        history[talk] = join(prompt, [said])
+        after = last.get(lane)
+        arrival = None if after else lane * 0.5
+        rows.append(
+            Asked(
+                number, prompt, reply=(said,), generated=reply.tokens, conversation=f"c{talk}-{epoch}",
+                anchor=1999, after=after, arrival_s=arrival, think_s=2.0,
+            )
+        )  # fmt: skip
+        last[lane] = number
+    return Workload(segments, tuple(rows), ctx=200_000)
+
+
+def main() -> None:
+    """Print requests a second for growing workloads and for longer prompts."""
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--requests", type=int, default=20_000)
+    options.add_argument("--lanes", type=int, default=1)
+    args = options.parse_args()
+    config = replace(profile("ds4-2026-08"), slots=3, ctx=200_000)
+    for requests, tokens in ((args.requests // 4, 1000), (args.requests, 1000), (args.requests, 10_000)):
+        load = workload(requests, args.lanes, tokens)
+        budget = config.file_bytes(6 * tokens) * 200 // (1 << 20)
+        began = time.process_time()
+        totals = replay(load, replace(config, kv_disk_space_mb=budget), FlatCosts()).totals
+        spent = time.process_time() - began
+        print(
+            f"{requests} requests of {tokens}+ new tokens: {requests / spent:,.0f} requests/s a core; "
+            f"misses {totals.live_misses}, disk hits {totals.disk_hits}, evict stores {totals.evict_stores}, "
+            f"evictions {totals.evictions}, prefilled {totals.prefilled_tokens}"
+        )
+
+
+if __name__ == "__main__":
+    main()
