@@ -5,6 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
+from math import inf
 
 from replay.tree import Node
 
@@ -66,22 +68,43 @@ class Disk:
         self.files: dict[int, DiskFile] = {}
         self.used = 0
         self._made = 0
-        self._by_base: list[tuple[float, int]] = []
+        # files without hits by score, and files with hits by what their score cannot fall below
+        self._unused: list[tuple[float, int, int]] = []
+        self._hit: list[tuple[float, int]] = []
 
     def add(
         self, key: Node | None, node: Node | None, tokens: int, size: int, reason: str, ctx: int, now: int,
-        name: str | None = None,
+        name: str | None = None, hits: int = 0,
     ) -> DiskFile:  # fmt: skip
-        """A new file: no hits, made and used now (R4.20)."""
+        """A new file, made and used now (R4.20)."""
         self._made += 1
         order = self._made
-        file = DiskFile(order, name or f"f{order}", key, node, tokens, size, reason, ctx, now, last_used=now)
+        file = DiskFile(order, name or f"f{order}", key, node, tokens, size, reason, ctx, now, hits, now)
         self.files[order] = file
         self.used += size
-        insort(self._by_base, (file.base, order))
+        self._rank(file)
         if key is not None:
             self._shelve(file, key)
         return file
+
+    def _rank(self, file: DiskFile) -> None:
+        if file.hits:
+            insort(self._hit, (file.base, file.order))
+        else:
+            insort(self._unused, (file.base, file.last_used, file.order))
+
+    def _unrank(self, file: DiskFile) -> None:
+        if file.hits:
+            del self._hit[bisect_left(self._hit, (file.base, file.order))]
+        else:
+            del self._unused[bisect_left(self._unused, (file.base, file.last_used, file.order))]
+
+    def touch(self, file: DiskFile, now: int, hits: int) -> None:
+        """Used now, and hit that often more."""
+        self._unrank(file)
+        file.last_used = now
+        file.hits += hits
+        self._rank(file)
 
     def _shelve(self, file: DiskFile, key: Node) -> None:
         above = key.parent
@@ -95,7 +118,7 @@ class Disk:
         file.gone = True
         del self.files[file.order]
         self.used -= file.size
-        del self._by_base[bisect_left(self._by_base, (file.base, file.order))]
+        self._unrank(file)
         if file.key is not None:
             piece, above = file.key.piece, file.key.parent
             assert above.files is not None
@@ -142,26 +165,29 @@ class Disk:
     def lowest(self, now: int, superseded: Iterable[DiskFile], spared: DiskFile | None) -> DiskFile | None:
         """R4.31: the lowest score; on a tie the least recently used, then the first made.
 
-        Scores are not kept: they change with every second. A score is never below `base`, so files are tried
-        by rising `base` until none can be lower; only the superseded ones can, and they are tried first.
+        A file without hits keeps its score, so the first of them is the lowest. A file with hits has at least
+        what one hit of the oldest file is still worth, so they are tried by rising `base` until none can be
+        lower. Only superseded files can be below that: each of them is tried.
         """
-        best: tuple[float, int, int] | None = None
-        out = {file.order for file in superseded}
-        for order in out:
-            file = self.files[order]
-            rank = (file.score(now, True), file.last_used, order)
-            if file is not spared and (best is None or rank < best):
-                best = rank
-        for base, order in self._by_base:
-            if best is not None and base > best[0]:
+        apart = {file.order for file in superseded}
+        ranks = [
+            (file.score(now, True), file.last_used, file.order) for file in superseded if file is not spared
+        ]
+        skip = apart if spared is None else apart | {spared.order}
+        ranks.extend(islice((rank for rank in self._unused if rank[2] not in skip), 1))
+        best = min(ranks, default=(inf, 0, 0))
+        oldest = (
+            next(iter(self.files.values())).created if self.files else now
+        )  # they are made in order of time
+        least = 2.0 ** (-max(now - oldest, 0) / HALF_LIFE_S)
+        floor = (1.0 + least if least >= 0.01 else 1.0) * (1.0 - 1e-9)
+        for base, order in self._hit:
+            if base * floor > best[0]:
                 break
-            file = self.files[order]
-            if order in out or file is spared:
-                continue
-            rank = (file.score(now, False), file.last_used, order)
-            if best is None or rank < best:
-                best = rank
-        return None if best is None else self.files[best[2]]
+            if order not in skip:
+                file = self.files[order]
+                best = min(best, (file.score(now, False), file.last_used, order))
+        return self.files.get(best[2])
 
 
 def _end(file: DiskFile) -> int:

@@ -8,17 +8,16 @@ from replay.ladder import Look
 from replay.seams import Scheduler
 from replay.service import Service
 from replay.session import Job, Session
-from replay.workload import Asked
 
 
-class IdleSlot:
+class IdleSlot(Look):
     """An idle slot and a waiting request (the `Offer` of `replay.seams`)."""
 
-    __slots__ = ("_dispatch", "_look", "_now", "session")
+    __slots__ = ("_dispatch", "_now")
 
     def __init__(self, session: Session, job: Job, dispatch: Dispatcher, now: float) -> None:
-        self.session, self._dispatch, self._now = session, dispatch, now
-        self._look: Look = dispatch.service.look(session, job)
+        super().__init__(session, job, dispatch.service.config, dispatch.service.forest)
+        self._dispatch, self._now = dispatch, now
 
     @property
     def slot(self) -> int:
@@ -26,40 +25,20 @@ class IdleSlot:
         return self.session.number
 
     @property
-    def asked(self) -> Asked:
-        """The request."""
-        return self._look.asked
-
-    @property
-    def live(self) -> int:
-        """Tokens in the slot."""
-        return self.session.node.size
-
-    @property
     def empty(self) -> bool:
         """No valid checkpoint."""
         return not self.session.valid or not self.session.node.size
 
     @property
-    def common(self) -> int:
-        """R2.10."""
-        return self._look.common
-
-    @property
     def reuse(self) -> int:
         """R2.20, R3.20: the tokens that the ladder would reuse."""
-        hit = self._dispatch.service.find(self._look)
+        hit = self._dispatch.service.find(self)
         return 0 if hit is None else hit.cached
-
-    @property
-    def visible(self) -> bool:
-        """R2.15."""
-        return self._look.visible
 
     @property
     def images_fit(self) -> bool:
         """R3.10."""
-        return self._look.images_fit(self.session.node.size)
+        return self.fits(self.session.node.size)
 
     @property
     def idle_s(self) -> int:

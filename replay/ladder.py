@@ -64,7 +64,7 @@ class Look:
         """Remembered positions, descending."""
         return self.session.points[::-1]
 
-    def images_fit(self, frontier: int) -> bool:
+    def fits(self, frontier: int) -> bool:
         """R3.10: every image of the session is unchanged in the request, and new ones start at or behind the
         live frontier (given in tokens of the canonical prompt)."""
         if not self.config.generation.images:
@@ -85,7 +85,7 @@ class Look:
         if binding is None or binding.key is None:
             return False
         key, text = binding.key, self.job.prompt.text
-        return key.text.size < text.size and extends(text, key.text) and self.images_fit(key.size)
+        return key.text.size < text.size and extends(text, key.text) and self.fits(key.size)
 
     def _spliced(self, text: Node) -> Node:
         """R3.2: the live tokens as sampled, and the rest of the prompt after `text`, tokenised."""
@@ -134,10 +134,8 @@ class Look:
         pos, prompt, shared = self.session.node.size, self.job.prompt, self.common
         retry = self.config.generation.exact_retry and self.config.family == "glm"
         if retry and 1 < prompt.size < pos and shared == prompt.size:
-            return (
-                Hit("memory-rewind", prompt.size - 1, prompt, rewound=True) if self.images_fit(pos) else None
-            )
-        if shared == pos and prompt.size >= pos and self.images_fit(pos):
+            return Hit("memory-rewind", prompt.size - 1, prompt, rewound=True) if self.fits(pos) else None
+        if shared == pos and prompt.size >= pos and self.fits(pos):
             return Hit("memory-token", pos, prompt)
         return None
 
@@ -152,7 +150,7 @@ class Look:
         if not extends(text, session.node.text):
             return None
         effective = self._spliced(session.node.text)
-        if not self.images_fit(self.job.prompt.size - (effective.size - pos)):
+        if not self.fits(self.job.prompt.size - (effective.size - pos)):
             return None
         return Hit("memory-text", pos, effective, restart=not session.valid)
 

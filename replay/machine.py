@@ -7,7 +7,7 @@ long it takes. As long as nothing else can happen, many pieces and steps are one
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Generator
 
@@ -60,25 +60,21 @@ class Machine:
         self.config, self.costs, self.log = config, costs, log
         self.now = 0.0
         self.locks: deque[Task] = deque()
-        self.tasks: list[Task | None] = []
+        self.running: list[Task] = []  # who prefills or decodes, by slot
         self.reset(config)
 
     def reset(self, config: ServerConfig) -> None:
         """A new process."""
         self.config = config
         self.locks.clear()
-        self.tasks = [None] * config.slot_count
+        self.running.clear()
         self._last = -1
         self._decode_due = False
 
-    @property
-    def idle(self) -> bool:
-        """Nobody prefills or decodes."""
-        return not any(task is not None and task.doing for task in self.tasks)
-
     def resume(self, task: Task) -> None:
         """Let a request run until it needs the model; what it spends holds everybody up (R4.21)."""
-        self.tasks[task.slot] = task
+        if task in self.running:
+            self.running.remove(task)
         while True:
             op = next(task.gen, "")
             if isinstance(op, float):
@@ -87,27 +83,28 @@ class Machine:
             task.doing, task.met = op, -1
             if op == LOCK:
                 self.locks.append(task)
-            elif op == DECODE:
-                self._decode_due = True
-            elif not op:
-                self.tasks[task.slot] = None
+            elif op:
+                self._decode_due = self._decode_due or op == DECODE
+                insort(self.running, task, key=_slot)
             return
 
     def advance(self, horizon: float) -> None:
         """Evaluate until someone's span ends or `horizon` is reached (the piece or step at it is finished)."""
-        prefilling = [task for task in self.tasks if task is not None and task.doing == PREFILL]
-        decoding = [task for task in self.tasks if task is not None and task.doing == DECODE]
+        running = self.running
+        if len(running) == 1 and running[0].doing == PREFILL:
+            self._prefill(running[0], horizon)
+            return
+        prefilling = [task for task in running if task.doing == PREFILL]
+        decoding = [task for task in running if task.doing == DECODE]
         if not prefilling:
             steps = min(task.end - task.pos for task in decoding)
             self._decode(decoding, self._steps_before(decoding, steps, horizon))
         elif self._decode_due and decoding:
             self._decode(decoding, 1)
-        elif len(prefilling) > 1:
+        elif len(prefilling) > 1 or not decoding:
             self._piece(self._turn(prefilling), bool(decoding))
-        elif decoding:
-            self._cycles(prefilling[0], decoding, horizon)
         else:
-            self._prefill(prefilling[0], horizon)
+            self._cycles(prefilling[0], decoding, horizon)
 
     def _turn(self, tasks: list[Task]) -> Task:
         """R6.5: round robin, from the slot after the last one."""
@@ -218,6 +215,10 @@ class Machine:
         for task in decoding:
             if task.pos >= task.end:
                 self.resume(task)
+
+
+def _slot(task: Task) -> int:
+    return task.slot
 
 
 def _at(values: range, index: int, otherwise: int) -> int:

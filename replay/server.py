@@ -64,8 +64,7 @@ class Server:
         self.machine = Machine(configs[0], costs, log)
         store = store_of(configs[0].store)
         self.tier = Tier(configs[0], store, costs, self.foresight, log)
-        nodes = [None if file.key is None else self.forest.node(file.key) for file in workload.files]
-        self.tier.assume(workload, [(n, round(f.age_s)) for n, f in zip(nodes, workload.files, strict=True)])
+        self.tier.assume(workload, self.forest)
         self.dispatcher: Dispatcher
         self._boot(0.0, [])
 
@@ -82,7 +81,7 @@ class Server:
                 self._happens(at_s, kind, what)
             elif machine.locks:
                 machine.resume(machine.locks.popleft())
-            elif not machine.idle:
+            elif machine.running:
                 machine.advance(heap[0][0] if heap else math.inf)
             elif heap:
                 machine.now = heap[0][0]

@@ -99,7 +99,7 @@ class Service:
         if session.node.size:
             job.evicted_live = session.node.size
             if self.log is not None:
-                fit = look.images_fit(session.node.size)
+                fit = look.fits(session.node.size)
                 row = Missed(
                     task.start_s, job.asked.request, task.slot, look.live, look.prompt, look.common, fit
                 )
@@ -134,7 +134,7 @@ class Service:
         consumed = self.tier.use(file, at_s)
         if self.log is not None:
             row = Restored(
-                at_s, job.asked.request, task.slot, file.name, file.tokens, file.key.size, file.size, seconds,
+                at_s, job.asked.request, task.slot, file.name, file.tokens, file.key.bytes, file.size, seconds,
                 consumed, rope_of(file.node),
             )  # fmt: skip
             self.log.append(row)

@@ -11,7 +11,7 @@ from replay.disk import Disk, DiskFile
 from replay.foresight import Foresight
 from replay.seams import Costs, Store
 from replay.session import Job, Session
-from replay.tree import Node, rope_of
+from replay.tree import Forest, Node, rope_of
 from replay.workload import Workload
 
 
@@ -73,13 +73,14 @@ class Tier:
         self.evictions = 0
         self.origin_s = 0.0
 
-    def assume(self, workload: Workload, forest_node: Iterable[tuple[Node | None, int]]) -> None:
-        """Files that lay there before the first request; `forest_node` gives each one's node and its age."""
+    def assume(self, workload: Workload, forest: Forest) -> None:
+        """Files that lay there before the first request, the oldest first."""
         self.origin_s = workload.origin_s
-        for file, (node, age) in zip(workload.files, forest_node, strict=True):
-            key = None if node is None else node.text
-            made = self.disk.add(key, node, file.tokens, file.size_bytes, file.reason, 0, -age, file.id)
-            made.hits = file.hits
+        for file in sorted(workload.files, key=lambda file: -file.age_s):
+            key = None if file.key is None else forest.node(file.key)
+            node = key if file.state is None else forest.node(file.state)
+            text, made = key and key.text, -round(file.age_s)
+            self.disk.add(text, node, file.tokens, file.size_bytes, file.reason, 0, made, file.id, file.hits)
 
     def second(self, at_s: float) -> int:
         """Scores and file times count whole wall-clock seconds (R9.6)."""
@@ -115,7 +116,7 @@ class Tier:
             return self._silently(at_s, session, node, reason, job, known, kind)
         if known is not None:
             self.disk.remove(known)  # incompatible, same name: replaced
-        size = config.file_bytes(node.size) + key.size + node.map_bytes
+        size = config.file_bytes(node.size) + key.bytes + node.map_bytes
         if not sound:
             return self._skip(at_s, session, node, reason, job, size, "checkpoint")
         if -(-size * 101 // 100) > config.budget_bytes:
@@ -134,7 +135,7 @@ class Tier:
     ) -> Made:
         """The identical file exists; only a tool map has it rewritten, and then used now (R4.20)."""
         if node.map_bytes:
-            known.last_used = self.second(at_s)
+            self.disk.touch(known, self.second(at_s), 0)
         seconds = self.costs.store_s(node.size, known.size, False)
         self._note_stored(at_s, session, node, reason, job, known, kind, seconds, silent=True)
         return Made(True, False, seconds)
@@ -204,8 +205,7 @@ class Tier:
 
     def use(self, file: DiskFile, at_s: float) -> bool:
         """R4.12: a hit is counted in the file; until 08-04 a file longer than cold-max was deleted by it."""
-        file.hits += 1
-        file.last_used = self.second(at_s)
+        self.disk.touch(file, self.second(at_s), 1)
         cold_max = self.config.kv_cache_cold_max_tokens
         if self.config.generation.consumes and file.tokens > cold_max > 0:
             self.disk.remove(file)

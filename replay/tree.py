@@ -1,7 +1,7 @@
 """A tree of prefixes: every rope that a replay meets is one node, so that comparing is walking a few links.
 
 Two trees of one class: token strings, and their texts. Each token node knows its text node; twins (equal
-bytes, other tokens) meet there. A node stands for the string from the root to its end; jump links give the
+bytes, other tokens) meet there. A workload without twins needs one tree: each node is its own text. A node stands for the string from the root to its end; jump links give the
 common prefix of two strings in O(log pieces).
 """
 
@@ -15,13 +15,26 @@ from replay.workload import Segment, Workload
 
 
 class Node:
-    """A string: that of `parent`, and `piece` after it. `size` counts its units: tokens, or bytes of text.
+    """A string: that of `parent`, and `piece` after it. `size` counts the units in which the strings of its tree
+    are compared (tokens; bytes in a text tree), `bytes` its text.
 
     `text` is the text node of a token node (a text node's own self), `map_bytes` the tool map bytes of a token
     node. `files` and `uses` belong to the disk tier and to foresight: what hangs on the pieces that start here.
     """
 
-    __slots__ = ("children", "depth", "files", "jump", "map_bytes", "parent", "piece", "size", "text", "uses")
+    __slots__ = (
+        "bytes",
+        "children",
+        "depth",
+        "files",
+        "jump",
+        "map_bytes",
+        "parent",
+        "piece",
+        "size",
+        "text",
+        "uses",
+    )
 
     parent: Node
     jump: Node
@@ -34,6 +47,7 @@ class Node:
         self.children: dict[Piece, Node] = {}
         self.files = self.uses = None
         self.map_bytes = 0
+        self.bytes = 0
         self.text = self
         if parent is None:
             self.parent = self.jump = self
@@ -76,7 +90,9 @@ class Forest:
         self.workload = workload
         empty = Piece("", 0, 0)
         self.empty = Node(None, empty, 0)
-        self.empty.text = Node(None, empty, 0)
+        self._twins = any(segment.text is not None for segment in workload.segments.values())
+        if self._twins:
+            self.empty.text = Node(None, empty, 0)
         self._segments: dict[str, tuple[Segment, str, int]] = {}
         for name, segment in workload.segments.items():
             own = segment.text if segment.text is not None else name
@@ -109,11 +125,14 @@ class Forest:
         child = Node(node, piece, node.size + piece.end - piece.start)
         segment, text, size = self._segments[piece.segment]
         start, end = piece.start * size // segment.tokens, piece.end * size // segment.tokens
-        before = node.text.piece
-        if before.segment == text and 0 < start - before.end < -(-size // segment.tokens):
-            start = before.end  # a twin goes on inside a token of the other: their text has no gap
-        child.text = _text_child(node.text, Piece(text, start, end))
+        child.bytes = node.bytes + end - start
         child.map_bytes = node.map_bytes + (segment.tool_map if piece.end == segment.tokens else 0)
+        if self._twins:
+            before = node.text.piece
+            if before.segment == text and 0 < start - before.end < -(-size // segment.tokens):
+                start = before.end  # a twin goes on inside a token of the other: their text has no gap
+            child.text = _text_child(node.text, Piece(text, start, end))
+            child.bytes = child.text.size
         return child
 
     def cut(self, node: Node, tokens: int) -> Node:
@@ -141,6 +160,8 @@ class Forest:
 
     def after_text(self, node: Node, text: Node) -> list[Piece]:
         """The tokens of a string that begin at or after the end of `text`, a prefix of its text."""
+        if not self._twins:
+            return self.after_tokens(node, text.size)
         pieces: list[Piece] = []
         while node.depth and node.text.size > text.size:
             above = node.parent
@@ -164,6 +185,7 @@ def _text_child(node: Node, piece: Piece) -> Node:
     child = node.children.get(piece)
     if child is None:
         child = node.children[piece] = Node(node, piece, node.size + piece.end - piece.start)
+        child.bytes = child.size
     return child
 
 

@@ -143,7 +143,8 @@ class KnownFile:
     """An assumption: a checkpoint that lay in the disk directory before the first request.
 
     `key` is its text as a rope of this workload's segments, or None: it takes room and can be evicted, but
-    nothing is known to match it. `age_s` is the seconds since its last use at the start.
+    nothing is known to match it. `state` are its tokens, where they are not those of `key` (a visible key).
+    `age_s` is the seconds since its last use at the start.
     """
 
     id: str
@@ -153,6 +154,7 @@ class KnownFile:
     hits: int = 0
     age_s: float = 0.0
     key: Rope | None = None
+    state: Rope | None = None
 
 
 @dataclass(frozen=True)

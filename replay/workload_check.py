@@ -44,6 +44,12 @@ def _problems(workload: Workload) -> Iterator[_PROBLEM]:
     for file in workload.files:
         if file.tokens < 1 or file.size_bytes < 1:
             yield f"file {file.id}", "has no tokens or no bytes", "give both, as the log's `size=` says"
+        state = file.key if file.state is None else file.state
+        if file.key is not None and (not file.key or length(state or ()) != file.tokens):
+            hint = "give its `key`, and its `state` if that has other tokens, or neither"
+            yield f"file {file.id}", f"its ropes do not hold {file.tokens} tokens", hint
+        for name, rope in (("key", file.key), ("state", file.state)):
+            yield from ((f"file {file.id}", what, hint) for what, hint in _rope(name, rope or (), workload))
 
 
 def _segments(workload: Workload) -> Iterator[_PROBLEM]:

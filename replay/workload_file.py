@@ -22,7 +22,7 @@ T = TypeVar("T")
 _NAME: Final = re.compile(r"[A-Za-z0-9._:+@/#-]{1,80}")
 _MOST: Final = 1 << 40
 _MOST_PIECES: Final = 20_000_000
-_ROPES: Final = ("prompt", "reply", "shown", "key")
+_ROPES: Final = ("prompt", "reply", "shown", "key", "state")
 
 
 def dumps(workload: Workload) -> bytes:
