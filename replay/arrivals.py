@@ -34,7 +34,8 @@ class Arrivals:
 def arrivals(reading: Reading, talks: Sequence[Talk], costs: FittedCosts) -> Arrivals:
     """When each request was sent, and what its client had waited for."""
     known = spans(reading)
-    waits = [_before_start(reading, index, costs) for index in range(len(reading.requests))]
+    staged = _staged_for_nothing(reading)
+    waits = [_before_start(reading, index, costs, staged) for index in range(len(reading.requests))]
     after = lanes(talks, known, apart=False)
     starts = settle(known, after)
     crowded = _one_slot(reading) and len(talks) > 1 and saturated(known, starts, waits)
@@ -50,13 +51,22 @@ def _one_slot(reading: Reading) -> bool:
     return reading.server.slots in (None, 1)
 
 
-def _before_start(reading: Reading, index: int, costs: FittedCosts) -> float:
+def _staged_for_nothing(reading: Reading) -> dict[int, float]:
+    """Event number -> MiB of an evict store that was staged and did not fit the budget (DS6)."""
+    log = reading.events
+    skipped = log.rows("kv_skipped") if log is not None else ()
+    return {e.seq: e.get("size_mib") for e in skipped if e.get("reason") == "evict" and e.get("size_mib")}
+
+
+def _before_start(reading: Reading, index: int, costs: FittedCosts, staged: dict[int, float]) -> float:
     """What the server does between dispatch and `prompt start`: parse, store what it replaces, load."""
     request = reading.requests[index]
     seconds = costs.admit_s(request.canonical_prompt_tokens or request.prompt_tokens or 0)
     for store in request.stores:
         if store.reason == "evict" and store.size_mib:
             seconds += costs.store_s(store.tokens, round(store.size_mib * MIB), True)
+    if staged:
+        seconds += sum(costs.store_s(0, round(staged.get(seq, 0) * MIB), False) for seq in request.events)
     if request.disk_hit_tokens:
         seconds += (request.load_ms or 0.0) / 1000
     return seconds

@@ -32,6 +32,13 @@ def _default(value: float) -> Figure:
 
 #: prefill 430 t/s, decode 25 steps/s (a batch of k: x(1+0.2(k-1))), write and read 3 GB/s, copy 5 GB/s
 REFERENCE_TOKEN_S: Final = 1 / 430
+#: tokenising is the processor's work, whatever the accelerator: what the captures' `load=` figures show
+TOKENISE_S: Final = 3e-7
+#: rendering and hashing the text of a checkpoint likewise, a byte of its file
+RENDER_BYTE_S: Final = 1.5e-11
+
+
+_UNSCALED: Final = ("batch_share", "admit_token_s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +54,10 @@ class FittedCosts:
     batch_share: Figure = _default(0.2)
     store_fixed_s: Figure = _default(0.0)
     store_byte_s: Figure = _default(1 / 3e9 + 1 / 5e9)
+    stage_byte_s: Figure = _default(1 / 5e9)
     load_fixed_s: Figure = _default(0.0)
     load_byte_s: Figure = _default(1 / 3e9)
-    admit_token_s: Figure = _default(0.0)
+    admit_token_s: Figure = _default(TOKENISE_S)
     besides_s: Figure = _default(0.0)
     besides_token_s: Figure = _default(0.0)
 
@@ -79,9 +87,10 @@ class FittedCosts:
         return share * alone
 
     def store_s(self, tokens: int, size: int, written: bool) -> float:
-        """A store of `size` bytes; one that finds its file there only renders its key, which costs nothing
-        that a log shows."""
-        return self.store_fixed_s.value + self.store_byte_s.value * size if written else 0.0
+        """A store of `size` bytes; one that does not fit the budget is staged all the same (R4.20)."""
+        if not written:
+            return self.stage_byte_s.value * size
+        return self.store_fixed_s.value + self.store_byte_s.value * size
 
     def load_s(self, tokens: int, size: int) -> float:
         """Read `size` bytes."""
@@ -107,13 +116,15 @@ class FittedCosts:
 
 def completed(found: Mapping[str, Figure]) -> FittedCosts:
     """Costs from what was found; the rest from the reference machine, as much faster or slower as this log
-    prefills (`token_s`)."""
+    prefills (`token_s`), but for what its processor does."""
     costs = FittedCosts()
     token = found.get("token_s")
     if token is not None:
         factor = token.value / REFERENCE_TOKEN_S
-        rest = {n: f.scaled(factor) for n, f in costs.figures().items() if n != "batch_share"}
+        rest = {name: f.scaled(factor) for name, f in costs.figures().items() if name not in _UNSCALED}
         costs = replace(costs, **rest)
+    for name in ("store_byte_s", "stage_byte_s"):
+        costs = replace(costs, **{name: _default(getattr(costs, name).value + RENDER_BYTE_S)})
     if "token_s" in found and "token_slope_s" not in found:
         costs = replace(costs, token_slope_s=Figure(0.0))
     return replace(costs, **found)

@@ -6,7 +6,8 @@
 3. Where the log rules that out (a file of that state was passed over, the live state in its slot parts
    earlier, an idle slot that held it was not chosen, the next prompt replaces a message that begins earlier),
    the last reply was changed from its first token on.
-4. Else the last user message was replaced, or turns were cut; else it is a new conversation.
+4. Else the last user message was replaced, or turns were cut; else it is a new conversation. It is a new one
+   too if a later request is known to go on from where this one would have left.
 A prompt sent again that was answered by as many tokens was answered by the same ones.
 """
 
@@ -53,6 +54,7 @@ class Defaults:
             self.parted[part.one].append(part)
         requests = evidence.requests
         self.left = _left_at(evidence)
+        self.goes_on = _gone_on_from(evidence)
         self.began = [min(r.events, default=r.line) for r in requests]
         self.ended = [max(r.events, default=r.line) for r in requests]
 
@@ -168,6 +170,8 @@ class Defaults:
         prompt, whole = self.evidence.lengths[canonical(turn)], self.evidence.lengths[live(turn)]
         if tokens == prompt:
             yield canonical(turn), tokens
+        if self.goes_on.get(turn, index) > index:
+            return
         if whole < tokens and not prompt <= self.left.get(index, whole) < whole:
             yield live(turn), whole
         if prompt < tokens and prompt < whole:
@@ -200,3 +204,13 @@ def _left_at(evidence: Evidence) -> dict[int, int]:
         if shared and shared < evidence.lengths[canonical(before)]:
             left[before] = shared
     return left
+
+
+def _gone_on_from(evidence: Evidence) -> dict[int, int]:
+    """Index -> the last request that is known to extend its whole live state."""
+    goes_on: dict[int, int] = {}
+    for index in sorted(evidence.placed):
+        before = evidence.occupant.get(index)
+        if before is not None and evidence.requests[index].cached_tokens == evidence.lengths[live(before)]:
+            goes_on[before] = index
+    return goes_on

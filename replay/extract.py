@@ -20,6 +20,7 @@ from replay.evidence import Evidence, gather
 from replay.fitting import fit
 from replay.notes import notes_of, opened_words
 from replay.operator import stops
+from replay.passed import passed_over
 from replay.pictures import pictures
 from replay.prefixes import Solution, grow, solve
 from replay.strings import canonical, effective_tokens, live, visible
@@ -49,6 +50,7 @@ def extract(reading: Reading) -> Extraction:
             hint="give a log with `prompt start` or `live kv cache miss` lines",
         )
     evidence = gather(reading)
+    evidence.parted += passed_over(evidence)
     solution, defaults = _solved(evidence)
     costs = fit(reading)
     times = arrivals(reading, defaults.talks, costs)

@@ -35,7 +35,8 @@ def fit(reading: Reading) -> FittedCosts:
         found |= _line("step_s", "step_slope_s", lines.decode(1))
         found |= _batches(lines, found)
         found |= _moved("store", lines.stores(completed(found)))
-        found |= _loads(lines.loads())
+        found |= _staged(lines.staged(completed(found)))
+        found |= _loads(lines.loads(), completed(found))
         found |= _besides(lines, completed(found))
     return completed(found)
 
@@ -62,7 +63,8 @@ class _Lines:
         assert log is not None
         marks = [(e.seq, e.kind) for e in log.rows("prompt_start", "prompt_done", "finish", "startup")]
         self.at, self.prefilling, self.decoding = _running(marks)
-        self.stored = [(e.seq, e) for e in log.rows("kv_stored")]
+        self.moved = [(e.seq, e) for e in log.rows("kv_stored", "kv_skipped")]
+        self.stored = [(seq, e) for seq, e in self.moved if e.kind == "kv_stored"]
         self.chunks = list(self._steps("prefill_chunk", _chunk_place))
         self.decodes = list(self._steps("decoding", _decode_place))
 
@@ -98,9 +100,9 @@ class _Lines:
         return bisect_left(self.at, seq)
 
     def _stores_between(self, step: _Step) -> list[Any]:
-        low = bisect_left(self.stored, step.between[0], key=lambda pair: pair[0])
-        high = bisect_left(self.stored, step.between[1], key=lambda pair: pair[0])
-        return [event for _, event in self.stored[low:high]]
+        low = bisect_left(self.moved, step.between[0], key=lambda pair: pair[0])
+        high = bisect_left(self.moved, step.between[1], key=lambda pair: pair[0])
+        return [event for _, event in self.moved[low:high]]
 
     # -- samples -------------------------------------------------------------------------------------
 
@@ -119,6 +121,7 @@ class _Lines:
         for request in self.reading.requests:
             tokens, start = request.prefilled_tokens or 0, request.cached_tokens or 0
             plain = all(s.reason == "evict" for s in request.stores) and self._alone(request)
+            plain = plain and not self.skipped_bytes(request, evict=False)
             if plain and tokens >= 32 and request.prefill_s and request.prefill_s >= _LEAST_S:
                 found.append(Sample(tokens, request.prefill_s, start + tokens / 2))
         return found
@@ -143,7 +146,7 @@ class _Lines:
         found = []
         for step in self.chunks:
             stores = self._stores_between(step)
-            if (step.prefilling, step.decoding) == (1, 0) and len(stores) == 1:
+            if (step.prefilling, step.decoding) == (1, 0) and [e.kind for e in stores] == ["kv_stored"]:
                 found += _store_sample(stores[0], step.seconds - costs.prefill_s(step.start, step.end))
         for request in self.reading.requests:
             inside = [s for s in request.stores if s.reason in ("cold", "continued")]
@@ -162,6 +165,27 @@ class _Lines:
             for _, e in self.stored
             if e.get("size_mib") and e.get("save_ms")
         ]
+
+    def staged(self, costs: FittedCosts) -> list[Sample]:
+        """Bytes and seconds of stores that were staged and then did not fit the budget (DS6)."""
+        found = []
+        for step in self.chunks:
+            skipped = self._stores_between(step)
+            sizes = [e.get("size_mib") for e in skipped if e.kind == "kv_skipped" and e.get("size_mib")]
+            if (step.prefilling, step.decoding) == (1, 0) and sizes and len(sizes) == len(skipped):
+                left = step.seconds - costs.prefill_s(step.start, step.end)
+                found.append(Sample(sum(sizes) * 2**20, left, 0))
+        return [sample for sample in found if sample.seconds > 0]
+
+    def skipped_bytes(self, request: Request, *, evict: bool) -> int:
+        """Bytes that were staged for nothing on behalf of a request."""
+        own = set(request.events)
+        sizes = [
+            e.get("size_mib") or 0
+            for seq, e in self.moved
+            if seq in own and e.kind == "kv_skipped" and (e.get("reason") == "evict") == evict
+        ]
+        return round(sum(sizes) * 2**20)
 
     def loads(self) -> list[Sample]:
         """Bytes, seconds, and tokens that were tokenised after them."""
@@ -294,17 +318,28 @@ def _straight(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
     return max(0.0, median(y - slope * x for x, y in points)), slope
 
 
-def _loads(samples: Sequence[Sample]) -> dict[str, Figure]:
-    """Loads, and what tokenising costs: a load reads its bytes and tokenises the rest of the prompt."""
+def _staged(samples: Sequence[Sample]) -> dict[str, Figure]:
+    """Seconds a byte of what is staged only."""
+    if not samples:
+        return {}
+    rate = _weighted_median([s.seconds / s.amount for s in samples], [s.amount for s in samples])
+    spread = median(abs(s.seconds / s.amount / rate - 1) for s in samples)
+    return {"stage_byte_s": Figure(rate, spread, len(samples))}
+
+
+def _loads(samples: Sequence[Sample], costs: FittedCosts) -> dict[str, Figure]:
+    """Loads, and what tokenising costs: a load reads its bytes and tokenises the rest of the prompt. From few
+    loads only one of the two can be told; reading is then as fast as the default."""
     if not samples:
         return {}
     token = _tokenising(samples)
+    if len(samples) < 4:
+        known = [(s.seconds - costs.load_byte_s.value * s.amount) / s.place for s in samples if s.place >= 1000]
+        return {"admit_token_s": Figure(max(0.0, median(known)), 0.0, len(known))} if known else {}
     plain = [Sample(s.amount, max(1e-9, s.seconds - token * s.place), 0) for s in samples]
     found = _moved("load", plain)
-    rest = median(s.place for s in samples)
-    found["load_fixed_s"] = Figure(
-        found["load_fixed_s"].value + token * rest, found["load_fixed_s"].spread, len(samples)
-    )
+    fixed, rest = found["load_fixed_s"], median(s.place for s in samples)
+    found["load_fixed_s"] = Figure(fixed.value + token * rest, fixed.spread, len(samples))
     if token > 0:
         found["admit_token_s"] = Figure(token, found["load_byte_s"].spread, len(samples))
     return found
@@ -344,6 +379,7 @@ def _besides(lines: _Lines, costs: FittedCosts) -> dict[str, Figure]:
             for s in request.stores
             if s.reason != "evict"
         )
+        stored += costs.store_s(0, lines.skipped_bytes(request, evict=False), False)
         model = costs.prefill_s(start, end) + costs.decode_s(1, end, tokens) + stored
         left.append((float(end), total - model))
     if len(left) < 3:

@@ -136,7 +136,7 @@ class Tier:
         """The identical file exists; only a tool map has it rewritten, and then used now (R4.20)."""
         if node.map_bytes:
             self.disk.touch(known, self.second(at_s), 0)
-        seconds = self.costs.store_s(node.size, known.size, False)
+        seconds = self.costs.store_s(node.size, 0, False)  # found before anything is staged
         self._note_stored(at_s, session, node, reason, job, known, kind, seconds, silent=True)
         return Made(True, False, seconds)
 

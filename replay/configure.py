@@ -1,0 +1,111 @@
+"""The configuration that a replay runs under: options given, else the log's start lines, else the profile."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from statistics import median
+from typing import Any, Final
+
+from parser.reading import Reading, ServerRun
+from replay.config import MIB, ServerConfig
+from replay.profiles import override, profile
+from replay.sizes import BY_FAMILY, LinearSizes, Sizes
+from replay.workload import Workload
+
+#: what a log without any evidence is taken for
+DEFAULT_PROFILE: Final = "ds4-2026-08"
+#: `slots` of an option set: one slot without `--batched-session`
+SINGLE: Final = "single"
+_OPTIONS: Final = frozenset(part.name for part in fields(ServerConfig)) - {"slots", "generation", "sizes"}
+#: a family's size rule that is further off than this from a log's own `size=` figures is not used
+_SIZE_ERROR: Final = 0.01
+
+
+def configs_of(reading: Reading | None, options: Mapping[str, Any], workload: Workload) -> list[ServerConfig]:
+    """One configuration for each server process of the log (one if there is no log).
+
+    `options` are `server` (a profile name), `slots` (a number or "single") and fields of `ServerConfig`; what
+    is not in it is taken from the process's own start lines, then from the profile.
+    """
+    name = options.get("server") or (reading and reading.server.profile) or DEFAULT_PROFILE
+    base = profile(name)
+    runs: Sequence[ServerRun | None] = (reading.runs if reading is not None else None) or [None]
+    said = {} if reading is None else dict(reading.server.config)
+    return [
+        _config(base, reading, {**said, **(run.config if run else {})}, run, options, workload)
+        for run in runs
+    ]
+
+
+def _config(
+    base: ServerConfig, reading: Reading | None, said: Mapping[str, Any], run: ServerRun | None,
+    options: Mapping[str, Any], workload: Workload,
+) -> ServerConfig:  # fmt: skip
+    from_log = {name: value for name, value in said.items() if name in _OPTIONS}
+    from_log.setdefault("kv_disk", _has_disk(reading, run))
+    from_log["ring_rows"] = said.get("raw_kv_rows") or None
+    from_log["exact_tool_replay"] = said.get("exact_dsml_tool_replay")
+    family = options.get("family") or (reading and reading.server.family) or workload.family
+    if reading is None and workload.ctx:
+        from_log["ctx"] = workload.ctx
+    config = override(base, **{**from_log, "family": family})
+    if reading is not None:
+        config = replace(config, slots=_slots(reading, run), sizes=_sizes(reading, config, workload))
+    given = {name: value for name, value in options.items() if name in _OPTIONS and name != "family"}
+    config = override(config, **given)
+    if options.get("slots") is not None:
+        config = replace(config, slots=None if options["slots"] == SINGLE else int(options["slots"]))
+    return config
+
+
+def _has_disk(reading: Reading | None, run: ServerRun | None) -> bool | None:
+    """With start lines: what they say. A log without them uses the disk if any of its lines does."""
+    if reading is None or run is None:
+        return None
+    return False if run.started else any(reading.counts.get(kind) for kind in ("kv_stored", "kv_hit"))
+
+
+def _slots(reading: Reading, run: ServerRun | None) -> int | None:
+    """`--batched-session` of this process; None for a server without it."""
+    if run is not None and run.config.get("batched_session"):
+        return int(run.config["batched_session"])
+    slots = (run.slots if run is not None else None) or reading.server.slots or 1
+    return slots if slots > 1 else None
+
+
+def _sizes(reading: Reading, config: ServerConfig, workload: Workload) -> Sizes | None:
+    """A straight line through the log's own file sizes where the family's rule does not fit them."""
+    seen = sorted(
+        {
+            (store.tokens, store.size_mib * MIB - store.tokens * workload.bytes_per_token)
+            for request in reading.requests
+            for store in request.stores
+            if store.size_mib and store.tokens
+        }
+    )
+    rule = BY_FAMILY[config.family]
+    if not seen or median(abs(rule(tokens) / size - 1) for tokens, size in seen) < _SIZE_ERROR:
+        return None
+    if seen[-1][0] <= seen[0][0] * 1.2:
+        scale = median(size / rule(tokens) for tokens, size in seen)
+        return LinearSizes(0.0, scale * rule(seen[0][0]) / seen[0][0])
+    (low, small), (high, large) = seen[0], seen[-1]
+    per_token = (large - small) / (high - low)
+    return LinearSizes(max(0.0, small - per_token * low), per_token)
+
+
+def as_json(config: ServerConfig) -> dict[str, Any]:
+    """A configuration for machine-readable output; `slots` is "single" for a server without batching."""
+    plain = {
+        part.name: getattr(config, part.name) for part in fields(config) if part.name not in ("generation",)
+    }
+    plain["slots"] = SINGLE if config.slots is None else config.slots
+    plain["prefill_chunk"] = config.chunk
+    plain["ring_rows"] = config.ring
+    if isinstance(config.sizes, LinearSizes):
+        plain["sizes"] = {"fixed": round(config.sizes.fixed), "per_token": round(config.sizes.per_token, 3)}
+    plain["generation"] = {
+        part.name: getattr(config.generation, part.name) for part in fields(config.generation)
+    }
+    return plain
