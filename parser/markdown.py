@@ -15,7 +15,7 @@ from parser.peel import unmarked, visible
 
 _QUOTE: Final = re.compile(r"\s{0,3}(?:>|&gt;)[ \t]?")
 _MARK: Final = re.compile(r"(?P<before>\s*(?:(?:[-*+]|\d{1,3}[.)])\s+)?)(?P<mark>`{3,}|~{3,})(?P<rest>.*)")
-_INFO: Final = re.compile(r"[ \t]*(?:[\w+#./-]{0,30}|\{[^{}]*\}|[\w+-]+[ \t]+(?:\w+=\S+|\{[^{}]*\}))[ \t]*")
+_INFO: Final = re.compile(r"[ \t]*(?:[\w+#./-]{0,30}|\{[^{}:]*\}|[\w+-]+[ \t]+(?:\w+=\S+|\{[^{}:]*\}))[ \t]*")
 _INFO_THEN_TEXT: Final = re.compile(
     r"(?:text|txt|log|logs|console|plaintext|plain|bash|sh|shell|none|ini)[ \t]+(?=\S)"
 )

@@ -127,7 +127,9 @@ class Offers:
 
     def going_on(self, line: Physical, before: Physical) -> str | None:
         """The text of a line that may go on with the one before: of its block, no head, no event itself."""
-        if line.block != before.block or line.place != before.place or "`" in line.text:
+        if line.block != before.block or line.place != before.place:
+            return None
+        if line.place == "text" and "`" in line.text:
             return None
         if _OTHER_PROGRAM.match(line.text):
             return None

@@ -25,33 +25,20 @@ _PROGRAM: Final = re.compile(
 _START: Final = rf"(?=(?:\[?(?:(?:{_DATE}|{_LOST})[ \t]+)?{_CLOCK}\b|ds4(?:-\w+)?(?:\[\d+\])?: ))"
 _GLUED: Final = re.compile(rf"{_DATE} {_CLOCK} (?=\S)|(?<![\d:.,]){_CLOCK} (?=ds4-(?:server|agent): )")
 _OWN_HEAD: Final = re.compile(r"ds4-(?:server|agent): ")
-_MONTHS: Final = {
-    name: number
-    for number, name in enumerate(
-        ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"), start=1
-    )
-}
-_HOST_TAG: Final = r"(?:(?:[\w.:-]+[ \t]+)?(?!ds4-\w+: )(?P<tag>[\w./@-]+)(?:\[\d+\])?:[ \t]+)?"
+_TAG: Final = re.compile(r"\[[^\[\]=]{1,40}\]")
+_HOST_TAG: Final = r"(?:(?:[\w.:-]+[ \t]+)?(?!ds4-\w+: )[\w./@-]+(?:\[\d+\])?:[ \t]+)?"
 
-#: Heads with a date of their own (syslog, journald, `ts`, ISO, container runtimes): the date stands in for a
-#: missing stamp of the server.
-_DATED: Final = (
-    re.compile(  # Aug 19 09:31:14 node7 ds4-server[4121]: ; <13>Aug 19 … ; `ts`: Aug 19 09:31:14
-        rf"(?:<\d{{1,3}}>)?(?P<month>[A-Z][a-z]{{2}})[ \t]+(?P<day>\d{{1,2}})[ \t]+(?:\d{{4}}[ \t]+)?"
-        rf"(?P<clock>{_CLOCK})(?:[.,]\d+)?[ \t]+{_HOST_TAG}"
-    ),
-    re.compile(  # 2026-08-19T09:31:14.123+02:00 node7 ds4-server[4121]: ; [2026-08-19 09:31:14,123]
-        rf"(?:<\d{{1,3}}>1[ \t]+)?\[?\d{{4}}[-/](?P<mm>\d\d)[-/](?P<dd>\d\d)[T \t]+(?P<clock>{_CLOCK})"
-        r"(?:[.,]\d+)?"
-        rf"(?:Z|[ \t]?[+-]\d\d:?\d\d)?\]?[ \t]+(?:std(?:out|err)[ \t]+[FP][ \t]+)?{_HOST_TAG}"
-    ),
-    re.compile(rf"\[?(?P<mm>\d\d)[-/.](?P<dd>\d\d)\.?[T \t]+(?P<clock>{_CLOCK})(?:[.,]\d+)?\]?[ \t]+"),
-)
-
-#: Heads without a date.
+#: What other programs and people put in front. Their own times are dropped: they may be of another zone.
 _WRAPPERS: Final = tuple(
     re.compile(one)
     for one in (
+        # syslog, journald, `ts`: Aug 19 09:31:14 node7 ds4-server[4121]:
+        rf"(?:<\d{{1,3}}>)?[A-Z][a-z]{{2}}[ \t]+\d{{1,2}}[ \t]+(?:\d{{4}}[ \t]+)?{_CLOCK}(?:[.,]\d+)?"
+        rf"[ \t]+{_HOST_TAG}",
+        # ISO dates, containers: 2026-08-19T09:31:14.123+02:00 node7 ds4-server[4121]:
+        rf"(?:<\d{{1,3}}>1[ \t]+)?\[?\d{{4}}[-/]\d\d[-/]\d\d[T \t]+{_CLOCK}(?:[.,]\d+)?"
+        rf"(?:Z|[ \t]?[+-]\d\d:?\d\d)?\]?[ \t]+(?:std(?:out|err)[ \t]+[FP][ \t]+)?{_HOST_TAG}",
+        rf"\[?\d\d[-/.]\d\d\.?[T \t]+{_CLOCK}(?:[.,]\d+)?\]?[ \t]+",
         r"(?:>[ \t]?)+",  # quote
         r"\[[ \t]*\d+\.\d+\][ \t]+",  # seconds since boot
         r"\[[^\[\]=]{1,40}\]:?[ \t]+",  # [tag]
@@ -101,7 +88,7 @@ _CUT_TOKEN: Final = re.compile(r"[ \t]+[A-Za-z_]+=[^\s\"]*[^\s\"=.…](?:\.\.\.|
 class Peeled:
     """What stands on one line: the message, and what was taken off it.
 
-    `stamp` is the server's as printed, else that of the wrapper as "MMDD HH:MM:SS". `comment` is a remark
+    `stamp` is the server's, as printed. `comment` is a remark
     behind the message. `elided` is true where dots stand in place of fields.
     """
 
@@ -151,56 +138,40 @@ def _glued_at(text: str, *, named: bool) -> int | None:
 
 
 def _peel(text: str) -> Peeled:
-    text = _message_of_json(text.strip())
+    line = text = _message_of_json(text.strip())
     stamp: str | None = None
-    own = False
     program: str | None = None
     for _ in range(12):
-        rest, kind, value = _one_peel(text, dated=stamp is not None, named=program is not None)
-        if kind == "":
+        if match := _PROGRAM.match(text):
+            program = match["name"]
+        elif program is not None:
             break
-        text = rest
-        if kind == "program":
-            program = value
-        elif kind == "stamp" or (kind == "outer" and not own):
-            stamp, own = value, own or kind == "stamp"
-    return Peeled(text.rstrip(), stamp, program)
+        elif (match := _STAMP.match(text)) and _is_own(match, stamp):
+            stamp = " ".join(part for part in (match["date"], match["clock"]) if part)
+        else:
+            match = _wrapper(text, dated=stamp is not None)
+        if match is None or not match.end():
+            break
+        text = text[match.end() :]
+    return Peeled(_unpaired(text.rstrip(), line), stamp, program)
 
 
-def _one_peel(text: str, *, dated: bool, named: bool) -> tuple[str, str, str | None]:
-    """One wrapper less: (rest, "stamp" | "outer" | "program" | "wrapper" | "" for none left, value)."""
-    match = _PROGRAM.match(text)
-    if match:
-        return text[match.end() :], "program", match["name"]
-    if named:
-        return text, "", None
-    match = _STAMP.match(text)
-    if match and (not dated or match["date"] or _PROGRAM.match(text, match.end())):
-        stamp = " ".join(part for part in (match["date"], match["clock"]) if part)
-        return text[match.end() :], "stamp", stamp
-    for pattern in _DATED:
-        match = pattern.match(text)
-        if match and (stamp_of := _outer(match)):
-            return text[match.end() :], "outer", stamp_of
-    if dated and not re.match(r"\[[^\[\]=]{1,40}\]", text):
-        return text, "", None
-    for pattern in _WRAPPERS:
-        match = pattern.match(text)
-        if match and match.end():
-            return text[match.end() :], "wrapper", None
-    return text, "", None
+def _unpaired(text: str, line: str) -> str:
+    """Without the marks of emphasis and quotation that close what stands around the whole line."""
+    text = text.rstrip("*~` ")
+    return text.rstrip("\"',") if line[:1] in ('"', "'") else text
 
 
-def _outer(match: re.Match[str]) -> str | None:
-    """A wrapper's date as the server would print it, or None where it is none."""
-    groups = match.groupdict()
-    if groups.get("month"):
-        month, day = _MONTHS.get(groups["month"].lower()), int(groups["day"])
-    else:
-        month, day = int(groups["mm"]), int(groups["dd"])
-    if month is None or not (1 <= month <= 12 and 1 <= day <= 31):
+def _is_own(match: re.Match[str], before: str | None) -> bool:
+    """A second clock is that of a digest (`08:02:10 → 08:16:31`) unless a name or date stands with it."""
+    return before is None or bool(match["date"]) or bool(_PROGRAM.match(match.string, match.end()))
+
+
+def _wrapper(text: str, *, dated: bool) -> re.Match[str] | None:
+    """The wrapper in front; behind a stamp only a `[tag]` is one."""
+    if dated and not _TAG.match(text):
         return None
-    return f"{month:02}{day:02} {groups['clock']:0>8}"
+    return next((match for pattern in _WRAPPERS if (match := pattern.match(text)) and match.end()), None)
 
 
 def _message_of_json(text: str) -> str:

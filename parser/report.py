@@ -7,6 +7,7 @@ as what. Every line with text gives a `Line`, but for traces, elisions and rules
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Final
 
 from parser.event import KINDS, Event
@@ -53,7 +54,19 @@ def read_text(data: bytes, parse: Parse, source: int = 0) -> tuple[list[Line], l
     """The same for the bytes of a report (UTF-8)."""
     physical = list(physical_lines(data))
     found = list(Offers(physical, parse, source).walk())
-    return [one.line for one in _once(found)], hearsay_of(physical, found)
+    return _dated([one.line for one in _once(found)]), hearsay_of(physical, found)
+
+
+def _dated(lines: list[Line]) -> list[Line]:
+    """With the first digit of a date that a careless selection lost, as the other stamps have it."""
+    dates = {line.stamp[:4] for line in lines if line.stamp and line.stamp[4:5] == " "}
+    return [_whole_date(line, dates) if line.stamp and line.stamp[3:4] == " " else line for line in lines]
+
+
+def _whole_date(line: Line, dates: set[str]) -> Line:
+    stamp = line.stamp or ""
+    digit = next((date[0] for date in sorted(dates) if date[1:] == stamp[:3]), "0")
+    return replace(line, stamp=digit + stamp) if stamp[:3].isdigit() else line
 
 
 def _once(found: list[Found]) -> list[Found]:
