@@ -12,12 +12,14 @@ from parser.conversations import Conversations
 from parser.event import Event
 from parser.eventlog import EventLog
 from parser.guess import SlotGuess
+from parser.hearsay import Hearsay
 from parser.inputs import Inputs
 from parser.join import Joiner
 from parser.opens import Open
-from parser.reading import Asked, Reading
+from parser.reading import Asked, Reading, Server
 from parser.request import Request
 from parser.runs import Run, Runs
+from parser.server import Shapes, server_of
 from parser.trace import TraceRequest
 
 
@@ -35,6 +37,10 @@ class Assembler:
         self._placed: list[tuple[int, int, Open]] = []  # heap by prompt start
         self._number = 0
         self.talks = Conversations()
+        self.shapes = Shapes()
+        self.rule: str | None = None  # the scheduler that slot inference found
+        self.overlap = 0
+        self.heard: list[Hearsay] = []
         self._last_in_slot: dict[int, Request] = {}
         self._record_of: dict[int, int] = {}  # id of a trace record -> request number
 
@@ -51,6 +57,7 @@ class Assembler:
 
     def _event(self, event: Event) -> list[Request]:
         left = self._end_run() if self.runs.feed(event) else []
+        self.shapes.feed(event)
         if event.kind == "live_miss":
             self.misses[self.runs.now.number] += 1
         slots = self.runs.now.slots
@@ -82,6 +89,7 @@ class Assembler:
         guess = self._guess = self._guess or SlotGuess(ended, silent=self._silent(ended))
         while self._unplaced and self._unplaced[0][0] < frontier:
             guess.add(heapq.heappop(self._unplaced)[2])
+        self.rule, self.overlap = guess.rule or self.rule, max(self.overlap, guess.overlap)
         for opened in guess.settled(final=final):
             heapq.heappush(self._placed, (opened.place, id(opened), opened))
         waiting = [o.first for o in guess.waiting.values()] + [first for first, _, _ in self._unplaced[:1]]
@@ -112,6 +120,13 @@ class Assembler:
         if record.parent is None or not record.extends:
             return None
         return self._record_of.get(id(self.traces.records[record.parent]))
+
+    def server(self) -> Server:
+        """What is known of the server by now."""
+        return server_of(
+            self.shapes, self.runs.all, rule=self.rule, overlap=self.overlap,
+            hearsay=self.heard, trace=self.traces.records[:1],
+        )  # fmt: skip
 
     def _silent(self, run: Run) -> bool:
         """Builds before 2026-05-14 print no miss line."""
@@ -149,9 +164,12 @@ def _assembler(asked: Asked) -> Assembler:
 
 def _reading(inputs: Inputs, assembler: Assembler, log: EventLog, requests: list[Request]) -> Reading:
     trace, assembler.trace = assembler.trace, {}
+    heard = inputs.heard()
+    assembler.heard += heard
     return Reading(
         sources=inputs.names, kind=inputs.kind, events=log, requests=requests,
-        runs=[run.frozen() for run in assembler.runs.all], hearsay=inputs.heard(), counts=dict(log.counts),
+        runs=[run.frozen() for run in assembler.runs.all], hearsay=heard, counts=dict(log.counts),
+        server=assembler.server(),
         trace=trace, clients=assembler.usage.match(requests),
     )  # fmt: skip
 

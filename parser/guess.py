@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import heapq
+
 from parser.opens import Open
 from parser.runs import Run
 from parser.slots import Placed, SlotSearch
@@ -19,6 +21,8 @@ class SlotGuess:
         self.run, self.silent = run, silent
         self.waiting: dict[int, Open] = {}
         self._count = 0
+        self.overlap = 0  # the most requests that surely ran at once
+        self._lasts: list[tuple[int, int]] = []
         self._before: dict[int, Open] = {}
         self._searches = {
             rule: SlotSearch(run.slots, started=run.started, rule=rule)
@@ -31,8 +35,16 @@ class SlotGuess:
         visit = visit_of(opened, self._count, silent=self.silent, partial=partial)
         self.waiting[self._count] = opened
         self._count += 1
+        self._busy(opened)
         for search in self._searches.values():
             search.add(visit)
+
+    def _busy(self, opened: Open) -> None:
+        """Requests whose first and last lines enclose this one's first line ran beside it."""
+        while self._lasts and (self._lasts[0][0] < opened.first or self._lasts[0][1] != opened.row.excerpt):
+            heapq.heappop(self._lasts)
+        heapq.heappush(self._lasts, (opened.last, opened.row.excerpt))
+        self.overlap = max(self.overlap, len(self._lasts))
 
     @property
     def rule(self) -> str | None:
