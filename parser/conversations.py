@@ -13,6 +13,7 @@ from collections import Counter, deque
 from dataclasses import dataclass
 from typing import Any, Final
 
+from parser.losses import set_losses
 from parser.request import Request
 
 #: |C - P'| up to this: the prompt of the request before was sent again, its reply was not (mechanisms 3.1)
@@ -24,6 +25,7 @@ _LETTERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _AHEAD: Final = 64
 #: conversations and checkpoints remembered, so that an endless log needs bounded memory
 _REMEMBERED: Final = 4096
+_BY_LENGTH: Final = "guess by length: it outgrows that conversation's last turn by least"
 
 
 @dataclass(slots=True)
@@ -118,12 +120,14 @@ class Conversations:
             self._run = row.run
             self._resident.clear()
         talk, continues, why = self._find(link)
+        kept = talk.length if talk is not None and why == _BY_LENGTH else 0
         if talk is None:
             talk, why = self._new(row), "nothing before it that it could extend"
         row.conversation, row.continues, row.why["conversation"] = talk.label, continues, why
         self._of[row.request] = talk.label
         talk.last, talk.prompt = row.request, _prompt(row) or talk.prompt
         talk.length = row.live_after or talk.prompt
+        set_losses(row, kept)
         if row.slot is not None:
             self._resident[row.slot] = row.request
         _bound(self._of)
@@ -189,7 +193,7 @@ class Conversations:
         if not fits:
             return None
         talk = min(fits, key=lambda fit: fit[0])[1]
-        return talk, talk.last, "guess by length: it outgrows that conversation's last turn by least"
+        return talk, talk.last, _BY_LENGTH
 
     def _new(self, row: Request) -> _Talk:
         talk = _Talk(_label(self._count), row.request, _prompt(row) or 0, 0, 0, _speaks(row))

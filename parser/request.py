@@ -95,6 +95,7 @@ class Request:
     load_ms: float | None = None
     hit_file: str | None = None  # 40 hex of the disk hit, or the file name as printed
     evicted_files: tuple[int, ...] = ()  # seq of kv_evicted events inside this request
+    evicted_prefix: int = 0  # E of mechanisms section 1: own prefix deleted between miss and start
     mismatch_first: int | None = None  # first_mismatch_token of the trace
     trace_id: int | None = None
     progress: Progress = Progress()  # chunk and decoding lines, reduced

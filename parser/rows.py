@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from parser.event import Event
+from parser.losses import evicted_prefix
 from parser.opens import Open
 from parser.pending import Episode
 from parser.request import Request, Store
@@ -28,6 +29,7 @@ def from_episode(opened: Open) -> None:
         opened.first = min([opened.first, *(event.seq for event in episode.events)])
         opened.row.evicted_files += tuple(e.seq for e in episode.events if e.kind == "kv_evicted")
         _decision(opened, episode)
+        opened.row.evicted_prefix = evicted_prefix(episode.events, opened.row.common)
     _reuse(opened)
     opened.row.live_after = live_after(opened)
 
