@@ -1,0 +1,69 @@
+"""Attempts: prefills of one prompt, one after the other (mechanisms 4.6 poisoned-checkpoint, 4.7 retry-storm)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parser.event import Event
+from parser.request import Request
+from triage.view import View
+
+#: a failed prefill with a client still there prints nothing; these rules say that it failed
+FAILED_RULES = ("prefill_failed", "sse_error")
+
+
+def unfinished(view: View, request: Request) -> bool:
+    """A prefill that never got to `prompt done`."""
+    return request.prefill_s is None and request.finish is None and request.generated_tokens is None
+
+
+def lost(view: View, request: Request) -> bool:
+    """The attempt failed, or its client was gone before the answer."""
+    if request.error or request.client_gone or request.finish == "error":
+        return True
+    return unfinished(view, request)
+
+
+def delivered(request: Request) -> bool:
+    """An answer was finished and nothing says that it did not arrive."""
+    return request.finish in ("stop", "length", "tool_calls") and not request.error and not request.client_gone
+
+
+def failures(view: View) -> list[Event]:
+    """Lines that say a prefill failed: stream errors of that kind, files discarded for it."""
+    broken = [e for e in view.of("stream_error", *FAILED_RULES)]
+    return broken + view.of("kv_discarded", "prefill_failed", "prefill_failed_old")
+
+
+def chains(view: View) -> Iterator[list[Request]]:
+    """Maximal runs of requests with the same S and P equal or grown a little, each after the previous one's end."""
+    limits = view.limits
+    open_chains: list[list[Request]] = []
+    for request in view.requests:
+        if request.prompt_tokens is None or request.cached_tokens is None or not request.prefilled_tokens:
+            continue
+        chain = next((c for c in reversed(open_chains[-8:]) if _follows(view, c[-1], request)), None)
+        if chain is None:
+            open_chains.append([request])
+        else:
+            chain.append(request)
+        if len(open_chains) > 64:
+            yield from (c for c in open_chains[:32] if len(c) > 1)
+            open_chains = open_chains[32:]
+    yield from (c for c in open_chains if len(c) > 1)
+
+
+def _follows(view: View, before: Request, request: Request) -> bool:
+    limits = view.limits
+    if before.cached_tokens != request.cached_tokens or before.run != request.run:
+        return False
+    grown = (request.prompt_tokens or 0) - (before.prompt_tokens or 0)
+    allowed = limits.unknown_reply_tokens if lost(view, before) else limits.retry_growth_tokens - 1
+    if not 0 <= grown <= allowed:
+        return False
+    if before.end_s is not None and request.start_s is not None:
+        slack = 1.0 + (request.start_error_s or 0.0)
+        return -slack <= request.start_s - before.end_s <= limits.retry_gap_s or (
+            unfinished(view, before) and 0 <= request.start_s - (before.start_s or 0.0)
+        )
+    return not before.events or not request.events or max(before.events) <= min(request.events)

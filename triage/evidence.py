@@ -1,0 +1,121 @@
+"""Evidence: from triggers, fallbacks and events to the `Sign` of a mechanism. Shared by the mechanism files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from parser.event import Event
+from triage.episodes import Episode, total
+from triage.fallback import Fallback, fallbacks
+from triage.figures import avoidable, cost_figures, cost_of, lines_of, listed, sums
+from triage.mechanism import Sign
+from triage.trigger import Trigger, triggers
+from triage.view import View
+
+#: what a grade is worth before anything else is known
+CONFIDENCE: Final = {"log": 0.95, "trace": 0.95, "config": 0.9, "turns": 0.85, "possible": 0.5, "hearsay": 0.3}
+
+Measure = Callable[[Episode], "int | None"]
+
+
+def triggered(view: View, mechanism: str, *, cheap: bool | None = None) -> list[tuple[Episode, Trigger]]:
+    """Episodes whose trigger is `mechanism`; `cheap` selects those that the disk healed (or did not)."""
+    named = triggers(view)
+    found = [(e, named[id(e)]) for e in view.episodes if id(e) in named]
+    return [(e, t) for e, t in found if t.mechanism == mechanism and cheap in (None, t.cheap)]
+
+
+def fallen(view: View, mechanism: str) -> list[tuple[Episode, Fallback]]:
+    """Episodes whose fallback is `mechanism`."""
+    named = fallbacks(view)
+    return [(e, named[id(e)]) for e in view.episodes if id(e) in named and named[id(e)].mechanism == mechanism]
+
+
+def grade_of(triggers_: Iterable[Trigger]) -> str:
+    """The surest grade among several episodes: one sure occurrence proves the mechanism."""
+    order = ("log", "config", "turns", "trace", "possible")
+    return min((t.grade for t in triggers_), key=order.index, default="possible")
+
+
+def trigger_sign(
+    view: View,
+    mechanism: str,
+    explain: Callable[[list[Episode], dict[str, Any]], str],
+    *,
+    extra: Callable[[list[Episode]], dict[str, Any]] | None = None,
+    measure: Measure = avoidable,
+    cheap: bool | None = None,
+    severity: str | None = None,
+) -> Iterator[Sign]:
+    """One sign over all episodes with this trigger; none if there are none."""
+    found = triggered(view, mechanism, cheap=cheap)
+    if not found:
+        return
+    episodes = [e for e, _ in found]
+    tokens, seconds = cost_of(episodes, view, measure)
+    figures = {**sums(episodes, view), **cost_figures(tokens, seconds, view)}
+    if extra is not None:
+        figures.update({k: v for k, v in extra(episodes).items() if v is not None})
+    figures["each"] = listed(episodes, view)
+    grade = grade_of(t for _, t in found)
+    why = max(found, key=lambda pair: pair[0].reprefill or 0)[1].why
+    yield Sign(
+        f"{explain(episodes, figures)} ({why})",
+        tuple(episodes),
+        tuple(sorted({line for e in episodes for line in e.lines})),
+        figures,
+        tokens,
+        seconds,
+        grade,
+        CONFIDENCE[grade],
+        severity=severity,
+    )
+
+
+def fallback_sign(view: View, mechanism: str, explain: str, **extra: Any) -> Iterator[Sign]:
+    """One sign over all episodes with this fallback; `explain` may use {count} and {share}."""
+    found = fallen(view, mechanism)
+    if not found:
+        return
+    episodes = [e for e, _ in found]
+    shares = {id(e): f.share for e, f in found}
+    tokens, seconds = cost_of(episodes, view, lambda e: shares[id(e)])
+    order = ("log", "config", "turns", "trace", "possible")
+    grade = min((f.grade for _, f in found), key=order.index)
+    figures = {
+        **sums(episodes, view),
+        **cost_figures(tokens, seconds, view),
+        "share_tokens": total(f.share for _, f in found),
+        **{k: v for k, v in extra.items() if v is not None},
+        "each": listed(episodes, view),
+    }
+    lines = {line for e in episodes for line in e.lines} | set(lines_of(x for _, f in found for x in f.events))
+    text = explain.format(count=len(found), share=tokens or 0)
+    yield Sign(
+        f"{text} ({found[0][1].why})", tuple(episodes), tuple(sorted(lines)), figures, tokens, seconds,
+        grade, CONFIDENCE[grade],
+    )  # fmt: skip
+
+
+def event_sign(
+    explanation: str,
+    events: Sequence[Event],
+    figures: dict[str, Any],
+    *,
+    episodes: Sequence[Episode] = (),
+    tokens: int | None = None,
+    seconds: float | None = None,
+    grade: str = "log",
+    **more: Any,
+) -> Sign:
+    """A sign that rests on single lines."""
+    return Sign(
+        explanation, tuple(episodes), lines_of(events), figures, tokens, seconds, grade,
+        more.pop("confidence", CONFIDENCE[grade]), **more,
+    )  # fmt: skip
+
+
+def plural(count: int, one: str, many: str | None = None) -> str:
+    """`1 miss`, `2 misses`."""
+    return f"{count} {one if count == 1 else many or one + 's'}"

@@ -1,0 +1,66 @@
+"""engine-prefill-failure: the engine could not compute the prompt (4.8)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from parser.event import Event
+from triage import engine
+from triage.evidence import event_sign, plural
+from triage.figures import compact
+from triage.mechanism import BROKEN, Mechanism, Sign
+from triage.view import View
+
+_POSITION = re.compile(r"\bat token (\d+)")
+_BACKEND = re.compile(r"\b(?:prefill|decode|graph|kernel|embed tokens|sync|batch)\b[^\"]*\bfailed\b")
+
+
+def _lines(view: View) -> list[Event]:
+    """Prefill errors: stream lines that name one, engine lines inside an open request, backend texts at the finish."""
+    streams = [e for e in view.of("stream_error", "prefill_failed", "sse_error") if "failed" in e.text]
+    finishes = [e for e in view.of("finish") if _BACKEND.search(str(e.get("error") or ""))]
+    pair = {e.seq for e in engine.pair_failures(view)}
+    inside = [e for e in engine.engine_failures(view) if e.seq not in pair or "gate failed" in e.text]
+    return sorted({e.seq: e for e in (*streams, *finishes, *inside)}.values(), key=lambda e: e.seq)
+
+
+def detect(view: View) -> Iterator[Sign]:
+    """`prefill failed …`, engine lines `… failed` inside an open request; no `prompt done`."""
+    lines = _lines(view)
+    if not lines:
+        return
+    owners = {id(view.owner[e.seq]): view.owner[e.seq] for e in lines if e.seq in view.owner}
+    last = [e for e in view.of("prompt_start") if e.seq < lines[0].seq]
+    position = next((int(m[1]) for e in lines if (m := _POSITION.search(e.text))), None)
+    yield event_sign(
+        f"the engine failed in the middle of a request ({plural(len(lines), 'line')})",
+        [*last[-1:], *lines[:100]],
+        compact(
+            {
+                "failures": len(lines),
+                "position_tokens": position,
+                "prompt_tokens": last[-1].get("span_end") if last else None,
+                "cached_tokens": last[-1].get("span_start") if last else None,
+            }
+        ),
+        episodes=list(owners.values()),
+        tokens=last[-1].get("span_tokens") if last else 0,
+    )
+
+
+MECHANISM = Mechanism(
+    id="engine-prefill-failure",
+    title="The engine fails in the prefill",
+    family="engine",
+    grades=("log",),
+    severity="critical",
+    evidence="`prefill failed …`, engine lines `… failed` inside an open request, an HTTP 500 with such a text; no `prompt done`",
+    not_if="the word FAILED stands in a fallback notice; the request ends normally; a restored checkpoint is the start "
+    "(poisoned-checkpoint)",
+    user="another build or other settings",
+    server="by case",
+    detect=detect,
+    upstream=(251, 735, 890),
+    place=BROKEN,
+)

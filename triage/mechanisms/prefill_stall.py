@@ -1,0 +1,98 @@
+"""prefill-stall: the prefill stood still (4.7)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from statistics import median
+
+from triage.episodes import Episode
+from triage.evidence import event_sign, plural
+from triage.figures import compact
+from triage.mechanism import Mechanism, Replay, Sign
+from triage.view import Gap, View
+
+
+def stalls(view: View) -> list[Gap]:
+    """Chunks at least 20 times slower per token than their neighbours, and a minute or more."""
+    return [g for g in view.gaps if g.first.kind == "prefill_chunk" and _stalled(g, view)]
+
+
+def _stalled(gap: Gap, view: View) -> bool:
+    limits, usual = view.limits, gap.usual_s or (1 / view.rate if view.rate else None)
+    if not gap.tokens or gap.printed_s is None or gap.printed_s < limits.stall_s or usual is None:
+        return False
+    if gap.printed_s / gap.tokens < limits.stall_factor * usual:
+        return False
+    return gap.wall_s is None or abs(gap.wall_s - gap.printed_s) <= max(5.0, 0.1 * gap.printed_s)
+
+
+def never_started(view: View) -> list[tuple[Episode, float]]:
+    """A miss or a hit that no `prompt start` follows while the log goes on for a minute or more."""
+    starts = view.of("prompt_start")
+    if view.reading.kind != "log" or len(starts) < 2 or not view.when:
+        return []
+    end = max(view.when.values())
+    found = []
+    for episode in view.episodes:
+        line = episode.miss or episode.hit
+        at = view.at(line)
+        run = view.run_of(episode)
+        if line is None or at is None or episode.spanned or (run is not None and run.stopped and end - at < 600):
+            continue
+        if end - at >= view.limits.stall_s and any(e.seq > line.seq for e in starts):
+            found.append((episode, end - at))
+    return found
+
+
+def detect(view: View) -> Iterator[Sign]:
+    """One chunk stands still, or a request never gets to its prefill."""
+    found, waiting = stalls(view), never_started(view)
+    if not found and not waiting:
+        return
+    seconds = sum(g.printed_s or 0.0 for g in found)
+    should = sum((g.usual_s or 0.0) * (g.tokens or 0) for g in found)
+    owners = {id(ep): ep for ep in view.episodes for g in found if _owns(ep, g)}
+    yield event_sign(
+        f"{plural(len(found) + len(waiting), 'prefill')} stood still"
+        + (f": {found[0].tokens} tokens took {found[0].printed_s:.0f} s" if found else ""),
+        [e for g in found for e in (g.first, g.second)] + [ep.miss or ep.hit for ep, _ in waiting],  # type: ignore[list-item]
+        compact(
+            {
+                "stall_seconds": seconds or None,
+                "stall_tokens": sum(g.tokens or 0 for g in found) or None,
+                "stalls": len(found) or None,
+                "median_gap_seconds": median([g.printed_s or 0.0 for g in found]) if found else None,
+                "usual_seconds_per_token": found[0].usual_s if found else None,
+                "never_started": len(waiting) or None,
+                "waited_seconds": max((s for _, s in waiting), default=None),
+            }
+        ),
+        episodes=[*owners.values(), *(ep for ep, _ in waiting)],
+        tokens=0,
+        seconds=round(max(0.0, seconds - should) + sum(s for _, s in waiting), 3),
+        confidence=0.9 if found else 0.5,
+    )
+
+
+def _owns(episode: Episode, gap: Gap) -> bool:
+    request, line = episode.request, gap.second
+    same = (request.prompt_tokens, request.prefilled_tokens) == (line.get("span_end"), line.get("span_tokens"))
+    return same and bool(request.events) and min(request.events) <= line.seq
+
+
+MECHANISM = Mechanism(
+    id="prefill-stall",
+    title="The prefill stood still",
+    family="client",
+    grades=("log",),
+    severity="high",
+    evidence="one chunk at least 20 times slower per token than its neighbours and >= 60 s, with the printed seconds growing by the "
+    "same amount as the stamps; or a miss (or hit) that is never followed by `prompt start` while the log goes on for >= 60 s",
+    not_if="stamps jump but printed seconds do not (host-suspended); all chunks are slow alike (slow-but-right); a last, short "
+    "chunk that is merely somewhat slower",
+    user="look at memory pressure and other GPU work",
+    server="keepalive independent of chunks",
+    detect=detect,
+    upstream=(222, 224, 227),
+    replay=Replay("the median rate in place of the stall", {}),
+)

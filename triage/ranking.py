@@ -1,0 +1,134 @@
+"""Ranking (mechanisms 5): broken runs, cost, trigger before fallback, consequences, information, hearsay last."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from triage.mechanism import BROKEN, CONSEQUENCE, INFORMATION, Mechanism, Sign
+from triage.mechanisms import BUILT_IN
+from triage.view import View
+
+#: 5.1: the order among broken runs, the most specific first
+BROKEN_ORDER: Final = (
+    "out-of-memory", "distributed-failure", "poisoned-checkpoint", "engine-prefill-failure", "foreign-checkpoint",
+)  # fmt: skip
+#: tokens a second that turn seconds into tokens where the log shows no speed of its own (ranking only)
+_ASSUMED_RATE: Final = 200.0
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A mechanism with its sign, before it becomes a numbered finding."""
+
+    mechanism: Mechanism
+    sign: Sign
+
+    @property
+    def id(self) -> str:
+        """The mechanism's id."""
+        return self.mechanism.id
+
+    @property
+    def alarm(self) -> bool:
+        """Anything but information."""
+        return self.mechanism.place != INFORMATION
+
+
+def rank(judged: Sequence[Judged], view: View) -> list[Judged]:
+    """The order of findings. `healthy` is dropped beside an alarm; `nothing-to-judge` beside any event finding."""
+    kept = _without_contradictions(judged)
+    found = {j.id for j in kept}
+    led = [j for j in kept if _has_cause(j, found)]
+    own = [j for j in kept if j not in led]
+    ordered = sorted(own, key=lambda j: _key(j, view))
+    ordered = _trigger_first(ordered, view)
+    return _insert_consequences(ordered, sorted(led, key=lambda j: _key(j, view)))
+
+
+def _without_contradictions(judged: Sequence[Judged]) -> list[Judged]:
+    alarm = any(j.alarm and j.sign.grade != "hearsay" for j in judged)
+    kept = [j for j in judged if not (j.id == "healthy" and alarm)]
+    events = [j for j in kept if j.sign.grade != "hearsay" and j.id != "nothing-to-judge"]
+    return [j for j in kept if not (j.id == "nothing-to-judge" and events)]
+
+
+def _has_cause(judged: Judged, found: set[str]) -> bool:
+    return judged.mechanism.place == CONSEQUENCE and bool(found & set(judged.mechanism.causes))
+
+
+def weight(judged: Judged, view: View) -> float:
+    """Cost in tokens: avoidable tokens, or seconds at the log's own speed, whichever is larger."""
+    rate = view.rate or _ASSUMED_RATE
+    return max(float(judged.sign.avoidable_tokens or 0), (judged.sign.avoidable_s or 0.0) * rate)
+
+
+def _key(judged: Judged, view: View) -> tuple[float, ...]:
+    order = BUILT_IN.index(judged.id) if judged.id in BUILT_IN else len(BUILT_IN)
+    hearsay = judged.sign.grade == "hearsay"
+    place = judged.mechanism.place
+    if place == BROKEN:
+        broken = BROKEN_ORDER.index(judged.id) if judged.id in BROKEN_ORDER else len(BROKEN_ORDER)
+        return (hearsay, 0, broken, 0, 0, order)
+    if place == INFORMATION:
+        return (hearsay and judged.id != "nothing-to-judge", 3 + (judged.id == "nothing-to-judge"), order, 0, 0, order)
+    possible = judged.sign.grade == "possible"
+    leads = judged.mechanism.fallback and judged.mechanism.repeats
+    return (hearsay, 1, -weight(judged, view), possible, not leads, -len(judged.sign.episodes), order)
+
+
+def _trigger_first(ordered: list[Judged], view: View) -> list[Judged]:
+    """5.3: within one episode the trigger before the fallback, but for repeating fallbacks and possible triggers."""
+    result = list(ordered)
+    for fallback in ordered:
+        if not fallback.mechanism.fallback:
+            continue
+        mine = {id(e) for e in fallback.sign.episodes}
+        partners = [
+            j for j in result
+            if j.mechanism.trigger and mine & {id(e) for e in j.sign.episodes} and j.mechanism.place != INFORMATION
+        ]  # fmt: skip
+        for trigger in partners:
+            if _fallback_leads(fallback, trigger, view):
+                _before(result, fallback, trigger)
+            else:
+                _before(result, trigger, fallback)
+    return result
+
+
+def _fallback_leads(fallback: Judged, trigger: Judged, view: View) -> bool:
+    if fallback.mechanism.repeats:
+        return True
+    # a trigger that is only possible ranks behind a certain fallback of the same size
+    possible = trigger.sign.grade == "possible" and fallback.sign.grade != "possible"
+    return possible and fallback.id != "shallow-disk-checkpoint" and weight(fallback, view) >= 0.9 * weight(trigger, view)
+
+
+def _before(result: list[Judged], first: Judged, second: Judged) -> None:
+    """Move `first` to just before `second` if it stands behind it."""
+    if result.index(first) > result.index(second):
+        result.remove(first)
+        result.insert(result.index(second), first)
+
+
+def _insert_consequences(ordered: list[Judged], led: list[Judged]) -> list[Judged]:
+    """5.4: a consequence ranks behind its cause, before information."""
+    at = next((i for i, j in enumerate(ordered) if not j.alarm), len(ordered))
+    return [*ordered[:at], *led, *ordered[at:]]
+
+
+def role(judged: Judged, ranked: Sequence[Judged]) -> str:
+    """`primary` or `contributing`: a fallback beside its trigger and a consequence beside its cause contribute."""
+    if judged.sign.role is not None:
+        return judged.sign.role
+    if ranked and judged is ranked[0]:
+        return "primary"
+    found = {j.id for j in ranked}
+    if not judged.alarm or _has_cause(judged, found):
+        return "contributing"
+    first = {id(e) for e in ranked[0].sign.episodes}
+    mine = {id(e) for e in judged.sign.episodes}
+    if judged.mechanism.fallback or ranked[0].mechanism.fallback:
+        return "contributing" if not mine or mine & first else "primary"
+    return "primary" if not mine & first else "contributing"

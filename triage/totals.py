@@ -1,0 +1,60 @@
+"""Totals of an input: what was prefilled, reused, lost to the cache, changed; in tokens and seconds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from triage.build import prefill_seconds
+from triage.episodes import total, total_s
+from triage.evidence import triggered
+from triage.figures import compact, evicted_figures, stored_figures
+from triage.trigger import triggers
+from triage.view import View
+
+
+def totals(view: View) -> dict[str, Any]:
+    """The keys that `--expect` names. A key whose value the input does not tell is left out, but for the five
+    of `docs/outputs.md`, which are then 0 (counts) or null (seconds)."""
+    requests = view.requests
+    prefilled = total(r.prefilled_tokens for r in requests) or 0
+    reused = sum(r.cached_tokens or 0 for r in requests if r.prefilled_tokens is not None)
+    lost = total(e.cache_loss(view.limits.incoming_slack_tokens) for e in view.episodes) or 0
+    return {
+        "requests": len(requests),
+        "live_misses": view.reading.counts.get("live_miss", 0),
+        "prefilled_tokens": prefilled,
+        "reused_tokens": reused,
+        "lost_to_cache_tokens": lost,
+        "changed_text_tokens": total(e.changed for e in view.misses) or 0,
+        "seconds_lost": _seconds_lost(view),
+        **compact(
+            {
+                "seconds_lost_range": _range(view, lost),
+                "prefill_seconds": prefill_seconds(view),
+                "prefill_tps": view.rate,
+                "prefill_tps_range": list(view.rates) if view.rates else None,
+                "disk_hits": view.reading.counts.get("kv_hit", 0),
+                "unrelated_prompts": len(triggered(view, "unrelated-prompt")),
+                "unjudged_misses": len(view.misses) - sum(id(e) in triggers(view) for e in view.misses),
+                **stored_figures(view.of("kv_stored")),
+                **(evicted_figures(view.of("kv_evicted")) if view.of("kv_evicted") else {}),
+            }
+        ),
+    }
+
+
+def _seconds_lost(view: View) -> float | None:
+    """Seconds of prefill that were lost to the cache, at each request's own speed."""
+    slack = view.limits.incoming_slack_tokens
+    losses = [(e, e.cache_loss(slack)) for e in view.episodes]
+    if not any(loss for _, loss in losses):
+        return 0.0
+    return total_s(
+        s if (s := e.seconds_of(loss)) is not None else view.seconds_for(loss) for e, loss in losses if loss
+    )
+
+
+def _range(view: View, lost: int) -> list[float] | None:
+    if not view.rates or not lost or view.rates[0] <= 0:
+        return None
+    return [round(lost / view.rates[1], 3), round(lost / view.rates[0], 3)]

@@ -1,0 +1,157 @@
+"""View: one input (or one segment of it) as the mechanisms see it: episodes, rare events, server, hearsay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+
+from parser.event import Event
+from parser.reading import Reading, Server, ServerRun
+from parser.request import Request
+from triage.episodes import Episode
+from triage.thresholds import Thresholds
+
+#: kinds that are kept as objects even in a long log: they are few, and the mechanisms live on them
+RARE: Final = (
+    "live_miss", "live_rewind", "live_continuation", "multimodal_hit", "kv_stored", "kv_hit", "kv_evicted",
+    "kv_skipped", "kv_failed", "kv_discarded", "tool_repair", "checkpoint", "stream_error", "slot_evicting",
+    "vision_cache", "startup", "shutdown",
+)  # fmt: skip
+#: kinds that are kept as objects in a short input only
+COMMON: Final = ("prompt_start", "prompt_done", "finish", "tool_calls")
+
+
+@dataclass(slots=True)
+class Gap:
+    """Two neighbouring lines of one request: what the stamps and what the printed seconds moved by."""
+
+    first: Event
+    second: Event
+    wall_s: float | None
+    printed_s: float | None
+    tokens: int | None
+    usual_s: float | None = None  # seconds per token of its neighbours
+
+
+@dataclass
+class View:
+    """What one input holds, for the mechanisms. Built by `triage.build.view_of`.
+
+    `episodes` are the requests that need judging, in order; `events` are the rare events by kind in file
+    order; `when` maps an event's seq to seconds since the first stamp.
+    """
+
+    reading: Reading
+    limits: Thresholds
+    episodes: list[Episode] = field(default_factory=list)
+    events: dict[str, list[Event]] = field(default_factory=dict)
+    owner: dict[int, Episode] = field(default_factory=dict)
+    when: dict[int, float] = field(default_factory=dict)
+    gaps: list[Gap] = field(default_factory=list)
+    steps: list[Event] = field(default_factory=list)  # decode_batch, some of them
+    finish_flags: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    engine: list[Event] = field(default_factory=list)  # lines of the engine and of other programs
+    rate: float | None = None  # the log's own prefill tokens a second (median), None where it shows none
+    rates: tuple[float, float] | None = None  # its range
+    memo: dict[str, Any] = field(default_factory=dict)
+
+    # -- events ------------------------------------------------------------------------------------
+
+    def of(self, kind: str, *rules: str) -> list[Event]:
+        """Events of `kind` (and of the given rules, if any) in file order."""
+        found = self.events.get(kind, [])
+        return [e for e in found if e.rule in rules] if rules else found
+
+    @cached_property
+    def misses(self) -> list[Episode]:
+        """Episodes with a miss line, in order."""
+        return [e for e in self.episodes if e.miss is not None]
+
+    @property
+    def requests(self) -> list[Request]:
+        """All requests of the input, in order of their start."""
+        return self.reading.requests
+
+    @property
+    def server(self) -> Server:
+        """Profile, slots and configuration, with their evidence."""
+        return self.reading.server
+
+    def run_of(self, episode: Episode) -> ServerRun | None:
+        """The server process that served it."""
+        runs = self.reading.runs
+        return runs[episode.request.run] if 0 <= episode.request.run < len(runs) else None
+
+    def run_at(self, event: Event) -> int:
+        """Index of the server process whose lines surround an event."""
+        for run in reversed(self.reading.runs):
+            if run.first_seq <= event.seq:
+                return run.run
+        return 0
+
+    def config(self, episode: Episode | None, name: str) -> Any:
+        """A server option: of the episode's run, else of the input as a whole; None where not said."""
+        run = self.run_of(episode) if episode is not None else None
+        if run is not None and name in run.config:
+            return run.config[name]
+        return self.server.config.get(name)
+
+    def slots(self, episode: Episode | None = None) -> int | None:
+        """Configured slots; None where nothing tells."""
+        run = self.run_of(episode) if episode is not None else None
+        if run is not None and run.slots is not None:
+            return run.slots
+        return self.server.slots
+
+    # -- the disk cache ----------------------------------------------------------------------------
+
+    @property
+    def disk_in_use(self) -> bool:
+        """Any line shows that a disk cache is written or read."""
+        return bool(self.of("kv_stored") or self.of("kv_hit") or self.of("kv_evicted"))
+
+    def disk_configured(self, episode: Episode | None = None) -> bool:
+        """A start line (or an option) says that a disk cache is on."""
+        return bool(self.config(episode, "kv_disk") or self.of("startup", "kv_disk"))
+
+    # -- time --------------------------------------------------------------------------------------
+
+    def at(self, event: Event | None) -> float | None:
+        """Seconds of an event since the first stamp; None without a stamp."""
+        return self.when.get(event.seq) if event is not None else None
+
+    def span_s(self, events: Iterable[Event]) -> float | None:
+        """Seconds from the first to the last of `events`; None where fewer than two have stamps."""
+        known = [t for t in (self.at(e) for e in events) if t is not None]
+        return max(known) - min(known) if len(known) > 1 else None
+
+    def seconds_for(self, tokens: int | None) -> float | None:
+        """What `tokens` cost at the log's own prefill speed; None where it shows no speed."""
+        return tokens / self.rate if tokens is not None and self.rate else None
+
+    # -- images ------------------------------------------------------------------------------------
+
+    def images_known(self, episode: Episode) -> list[Event]:
+        """Events that prove images in the conversation of `episode`; empty where nothing does.
+
+        In a short input any image line counts; in a long one only lines between the previous request
+        and this one, or a request of the chain that is known to carry images.
+        """
+        seen = self.of("multimodal_hit") + self.of("vision_cache")
+        if len(self.requests) <= 40:
+            return seen
+        first = episode.events[0].seq if episode.events else 0
+        near = [e for e in seen if 0 <= first - e.seq <= 200]
+        carried = bool(episode.request.images or (episode.previous and episode.previous.images))
+        return near if near or not carried else seen[:1]
+
+    # -- walking -----------------------------------------------------------------------------------
+
+    def by_conversation(self) -> Iterator[tuple[str | None, list[Episode]]]:
+        """Episodes by the parser's conversation label; all unlabelled ones together."""
+        groups: dict[str | None, list[Episode]] = {}
+        for episode in self.episodes:
+            groups.setdefault(episode.request.conversation, []).append(episode)
+        yield from groups.items()
