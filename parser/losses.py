@@ -21,7 +21,7 @@ def evicted_prefix(events: Iterable[Event], common: int | None) -> int:
 
 
 def set_losses(row: Request, kept: int = 0) -> None:
-    """Split the prefill: `lost` = max(C, E, kept) - S, never below 0; the rest is text that is new or changed.
+    """Split the prefill: `lost` = max(C, E, kept) - S, at least 0; the rest is new or changed text.
 
     `kept` is what else is known of the prompt's beginning: the length of the conversation that it continues.
     Unknown S leaves `lost` unknown; P - C is the changed text even then.
