@@ -16,8 +16,9 @@ class IdleSlot(Look):
     __slots__ = ("_dispatch", "_now")
 
     def __init__(self, session: Session, job: Job, dispatch: Dispatcher, now: float) -> None:
-        super().__init__(session, job, dispatch.service.config, dispatch.service.forest)
-        self._dispatch, self._now = dispatch, now
+        self.session, self.job, self.asked = session, job, job.asked
+        self.config, self.forest = dispatch.service.config, dispatch.service.forest
+        self._dispatch, self._now, self._common = dispatch, now, -1
 
     @property
     def slot(self) -> int:
@@ -76,30 +77,32 @@ class Dispatcher:
         ids = frozenset(job.asked.results)
         return ids if any(ids & _bound(session) for session in self.sessions) else frozenset()
 
-    def next(self, now: float) -> tuple[Job, Session] | None:
+    def next(self, now: float) -> Look | None:
         """R2.3: the first job of the queue that has an eligible slot, and the best slot for it."""
         for place, job in enumerate(self.queue):
             found = self._choose(job, now)
             if found is not None:
                 del self.queue[place]
-                return job, found
+                return found
         return None
 
-    def _choose(self, job: Job, now: float) -> Session | None:
+    def _choose(self, job: Job, now: float) -> Look | None:
         """R2.4-R2.6: idle slots only; a required slot and no other; the highest score, the lowest slot on a tie."""
         required = self._required(job)
         if required is not None:
-            return None if required.job is not None else self._take(job, required, (), 0, now)
+            offer = IdleSlot(required, job, self, now)
+            return None if required.job is not None else self._take(offer, (), 0, now)
         best, best_score = None, 0
         scores: list[int | None] = []
         for session in self.sessions:
             score = None
             if session.job is None:
-                score = self.scheduler.score(IdleSlot(session, job, self, now))
+                offer = IdleSlot(session, job, self, now)
+                score = self.scheduler.score(offer)
                 if best is None or score > best_score:
-                    best, best_score = session, score
+                    best, best_score = offer, score
             scores.append(score)
-        return None if best is None else self._take(job, best, tuple(scores), best_score, now)
+        return None if best is None else self._take(best, tuple(scores), best_score, now)
 
     def _required(self, job: Job) -> Session | None:
         """R2.5: the lowest slot whose bindings contain all the ids."""
@@ -107,18 +110,16 @@ class Dispatcher:
             return None
         return next((slot for slot in self.sessions if job.required <= _bound(slot)), None)
 
-    def _take(
-        self, job: Job, session: Session, scores: tuple[int | None, ...], score: int, now: float
-    ) -> Session:
+    def _take(self, offer: IdleSlot, scores: tuple[int | None, ...], score: int, now: float) -> Look:
+        """R2.22: a score below 0 evicts a live state."""
+        job, session = offer.job, offer.session
         job.scores, job.slot, session.job = scores, session.number, job
         if self.log is not None:
-            evicting = score < 0 and session.valid and session.node.size > 0
-            idle = self.second(now) - self.second(session.last_used)
-            row = Dispatched(
-                now, job.asked.request, session.number, scores, evicting, session.node.size, idle
-            )
+            evicting = score < 0 and not offer.empty
+            request, idle = job.asked.request, offer.idle_s
+            row = Dispatched(now, request, session.number, scores, evicting, offer.live, idle)
             self.log.append(row)
-        return session
+        return offer
 
 
 def _bound(session: Session) -> frozenset[str]:

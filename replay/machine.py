@@ -7,7 +7,7 @@ long it takes. As long as nothing else can happen, many pieces and steps are one
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from collections.abc import Generator
 
@@ -70,6 +70,12 @@ class Machine:
         self.running.clear()
         self._last = -1
         self._decode_due = False
+        #: R6.2: chunks end at absolute multiples; GLM's count from the start of a sync (seen in captures)
+        self._chunk = 0 if config.family == "glm" else config.chunk
+        #: R6.4: the piece of a sync in batched mode; in single mode a chunk is a piece
+        single = config.chunk if config.family == "glm" else 0
+        self._alone = config.prefill_quantum if config.batched else single
+        self._mixed = config.mixed_prefill_quantum if config.batched else single
 
     def resume(self, task: Task) -> None:
         """Let a request run until it needs the model; what it spends holds everybody up (R4.21)."""
@@ -91,16 +97,19 @@ class Machine:
     def advance(self, horizon: float) -> None:
         """Evaluate until someone's span ends or `horizon` is reached (the piece or step at it is finished)."""
         running = self.running
-        if len(running) == 1 and running[0].doing == PREFILL:
-            self._prefill(running[0], horizon)
+        if len(running) == 1:
+            alone = running[0]
+            if alone.doing == PREFILL:
+                self._prefill(alone, horizon)
+            else:
+                self._decode(running, alone.end - alone.pos, horizon)
             return
         prefilling = [task for task in running if task.doing == PREFILL]
         decoding = [task for task in running if task.doing == DECODE]
         if not prefilling:
-            steps = min(task.end - task.pos for task in decoding)
-            self._decode(decoding, self._steps_before(decoding, steps, horizon))
+            self._decode(decoding, min(task.end - task.pos for task in decoding), horizon)
         elif self._decode_due and decoding:
-            self._decode(decoding, 1)
+            self._decode(decoding, 1, horizon)
         elif len(prefilling) > 1 or not decoding:
             self._piece(self._turn(prefilling), bool(decoding))
         else:
@@ -110,24 +119,16 @@ class Machine:
         """R6.5: round robin, from the slot after the last one."""
         return next((task for task in tasks if task.slot > self._last), tasks[0])
 
-    def _quantum(self, decoding: bool) -> int:
-        """R6.4: the piece a sync is cut into in batched mode; 0 in single mode, where a chunk is a piece that
-        ends at an absolute multiple (R6.2), but for GLM: its chunks count from the start (seen in captures)."""
-        if not self.config.batched:
-            return self.config.chunk if self.config.family == "glm" else 0
-        return self.config.mixed_prefill_quantum if decoding else self.config.prefill_quantum
-
     def _met(self, task: Task, quantum: int) -> int:
         """Where control goes back: the end, or the next multiple of the step at which a progress event falls:
-        a chunk end (absolute multiples of the chunk, R6.2) or a piece end (R5.3)."""
+        a chunk end or a piece end (R5.3)."""
         if task.met >= 0 and task.quantum == quantum:
             return task.met
         if task.origin < 0 or task.quantum != quantum:
             task.origin, task.quantum = task.pos, quantum
-        step, met = task.step, task.end
-        chunk = self.config.chunk if self.config.family != "glm" else task.end + 1
+        step, met, chunk = task.step, task.end, self._chunk
         for multiple in range((task.pos // step + 1) * step, task.end, step) if step else ():
-            if multiple % chunk == 0 or (quantum and (multiple - task.origin) % quantum == 0):
+            if (chunk and multiple % chunk == 0) or (quantum and (multiple - task.origin) % quantum == 0):
                 met = multiple
                 break
         task.met = met
@@ -135,86 +136,89 @@ class Machine:
 
     def _piece_end(self, task: Task, met: int) -> int:
         """The end of the piece that begins at the task's position."""
-        size, origin = (task.quantum, task.origin) if task.quantum else (self.config.chunk, 0)
+        size, origin = (task.quantum, task.origin) if task.quantum else (self._chunk, 0)
         return min(origin + ((task.pos - origin) // size + 1) * size, met)
 
     def _piece(self, task: Task, decoding: bool) -> None:
         """One piece, then everybody who decodes (R6.5-R6.7)."""
-        quantum = self._quantum(decoding)
-        met = self._met(task, quantum)
-        self._evaluated(task, self._piece_end(task, met), quantum)
+        met = self._met(task, self._mixed if decoding else self._alone)
+        end = self._piece_end(task, met)
+        self._evaluated(task, end, self.now + self.costs.prefill_s(task.pos, end))
         self._decode_due = decoding
         if task.pos == met:
             self.resume(task)
 
     def _prefill(self, task: Task, horizon: float) -> None:
         """Nobody else needs the model: pieces up to the next position that matters are one sum."""
-        quantum = self._quantum(False)
-        met = self._met(task, quantum)
-        end = met
-        if self.now + self.costs.prefill_s(task.pos, met) > horizon:
-            size = quantum or self.config.chunk
-            first = self._piece_end(task, met)
-            ends = range(first, met, size)
-            due = horizon - self.now
-            end = _at(ends, bisect_left(ends, due, key=lambda p: self.costs.prefill_s(task.pos, p)), met)
-        self._evaluated(task, end, quantum)
+        pos, seconds = task.pos, self.costs.prefill_s
+        end = met = self._met(task, self._alone)
+        due = horizon - self.now
+        spent = seconds(pos, met)
+        if spent > due:
+            ends = range(self._piece_end(task, met), met, task.quantum or self._chunk)
+            end = _at(ends, bisect_left(ends, due, key=lambda end: seconds(pos, end)), met)
+            spent = seconds(pos, end)
+        self._evaluated(task, end, self.now + spent)
         if end == met:
             self.resume(task)
 
     def _cycles(self, task: Task, decoding: list[Task], horizon: float) -> None:
         """R6.7: one request prefills beside decoders: each piece is followed by a step of all of them."""
-        quantum = self._quantum(True) or self.config.chunk
+        quantum = self._mixed
         met = self._met(task, quantum)
         count = min((met - task.pos - 1) // quantum, min(other.end - other.pos for other in decoding))
-        if count < 2 or not task.on_grid:
+        if not task.on_grid or count < 2:
             self._piece(task, True)
             return
-        pos, depth, batch = task.pos, max(other.pos for other in decoding), len(decoding)
+        pos, depth, batch, costs = task.pos, max(other.pos for other in decoding), len(decoding), self.costs
 
         def seconds(cycles: int) -> float:
-            return self.costs.prefill_s(pos, pos + cycles * quantum) + self.costs.decode_s(
-                batch, depth, cycles
-            )
+            return costs.prefill_s(pos, pos + cycles * quantum) + costs.decode_s(batch, depth, cycles)
 
         if self.now + seconds(count) > horizon:
-            tried = range(1, count)
-            count = _at(tried, bisect_left(tried, horizon - self.now, key=seconds), count)
-        before = self.now
-        self._evaluated(task, pos + count * quantum, quantum)
-        self.now = before
-        self._decode(decoding, count, until=before + seconds(count))
+            count = bisect_right(range(1, count), horizon - self.now, key=seconds)
+        if count < 2:
+            self._piece(task, True)
+            return
+        until = self.now + seconds(count)
+        before, self.now = self.now, until
+        self._evaluated(task, pos + count * quantum, until, before)
+        self._decoded(decoding, count, until, before)
 
-    def _evaluated(self, task: Task, end: int, quantum: int) -> None:
-        until = self.now + self.costs.prefill_s(task.pos, end)
+    def _decode(self, decoding: list[Task], steps: int, horizon: float) -> None:
+        """R6.6: all who decode get one token a step."""
+        batch, seconds = len(decoding), self.costs.decode_s
+        depth = decoding[0].pos if batch == 1 else max(task.pos for task in decoding)
+        due = horizon - self.now
+        spent = seconds(batch, depth, steps)
+        if spent > due and steps > 1:
+            tried = range(1, steps)
+            steps = _at(tried, bisect_left(tried, due, key=lambda n: seconds(batch, depth, n)), steps)
+            spent = seconds(batch, depth, steps)
+        self._decoded(decoding, steps, self.now + spent, self.now)
+
+    def _evaluated(self, task: Task, end: int, until: float, since: float | None = None) -> None:
         if self.log is not None:
-            row = Prefilled(self.now, until, task.request, task.slot, task.pos, end, quantum)
+            began = self.now if since is None else since
+            row = Prefilled(began, until, task.request, task.slot, task.pos, end, task.quantum)
             self.log.append(row)
         self.now, task.pos, self._last = until, end, task.slot
 
-    def _steps_before(self, decoding: list[Task], steps: int, horizon: float) -> int:
-        depth, batch = max(task.pos for task in decoding), len(decoding)
-        if self.now + self.costs.decode_s(batch, depth, steps) <= horizon:
-            return steps
-        tried, due = range(1, steps), horizon - self.now
-        return _at(tried, bisect_left(tried, due, key=lambda n: self.costs.decode_s(batch, depth, n)), steps)
-
-    def _decode(self, decoding: list[Task], steps: int, until: float | None = None) -> None:
-        """R6.6: all who decode get one token a step. Those who are through go on, in slot order."""
-        if until is None:
-            depth = max(task.pos for task in decoding)
-            until = self.now + self.costs.decode_s(len(decoding), depth, steps)
+    def _decoded(self, decoding: list[Task], steps: int, until: float, since: float) -> None:
+        """Those who are through go on, in slot order."""
         if self.log is not None:
             for task in decoding:
                 end = task.pos + steps
-                row = Decoded(self.now, until, task.request, task.slot, task.pos, end, len(decoding))
+                row = Decoded(since, until, task.request, task.slot, task.pos, end, len(decoding))
                 self.log.append(row)
         self.now, self._decode_due = until, False
+        through = []
         for task in decoding:
             task.pos += steps
-        for task in decoding:
             if task.pos >= task.end:
-                self.resume(task)
+                through.append(task)
+        for task in through:
+            self.resume(task)
 
 
 def _slot(task: Task) -> int:

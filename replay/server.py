@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from heapq import heappop, heappush
 from typing import Any
 
@@ -12,7 +12,8 @@ from replay.config import ServerConfig
 from replay.decisions import Answered, Arrived, Decision, Ended, Refused, Started
 from replay.dispatch import Dispatcher
 from replay.foresight import Foresight
-from replay.machine import LOCK, Machine, Task
+from replay.ladder import Look
+from replay.machine import LOCK, Machine, Op, Task
 from replay.outcome import Outcome
 from replay.plugins import reuse_of, scheduler_of, store_of
 from replay.seams import Costs, Foreseeing
@@ -146,19 +147,19 @@ class Server:
             found = self.dispatcher.next(at_s)
             if found is None:
                 return
-            job, session = found
+            job, session = found.job, found.session
             self.foresight.serve(self._index[job.asked.request])
             task = Task(session.number, job.asked.request, at_s)
-            task.gen = self._task(session, job, task)
+            task.gen = self._task(found, task)
             self._tasks[job.asked.request] = task
             self.machine.resume(task)
 
-    def _task(self, session: Session, job: Job, task: Task) -> Any:
+    def _task(self, look: Look, task: Task) -> Generator[Op, None, None]:
         """A job in its slot, and what follows its last token."""
-        yield from self.service.serve(session, job, task)
-        tail = self.costs.end_s(job.effective_size, job.generated)
-        # a hit that evaluated nothing ends when its dispatch allows, not when the model was free last
-        self._at(max(self.machine.now, task.start_s) + tail, END, (session, job))
+        yield from self.service.serve(look, task)
+        job = look.job
+        ended = max(self.machine.now, task.start_s)
+        self._at(ended + self.costs.end_s(job.effective_size, job.generated), END, (look.session, job))
 
     # -- the end of a request ------------------------------------------------------------------------------
 

@@ -42,18 +42,15 @@ class Service:
     ) -> None:  # fmt: skip
         self.config, self.forest, self.machine, self.tier = config, forest, machine, tier
         self.reuse, self.log = reuse, log
-
-    def look(self, session: Session, job: Job) -> Look:
-        """A slot's state against a request."""
-        return Look(session, job, self.config, self.forest)
+        self.step = config.step if config.kv_disk else 0
 
     def find(self, look: Look) -> Hit | None:
         """The ladder, then what the reuse policy adds to it."""
         return look.hit() or look.rewind(self.reuse)
 
-    def serve(self, session: Session, job: Job, task: Task) -> Steps:
+    def serve(self, look: Look, task: Task) -> Steps:
         """The whole of section 3.1, then prefill, decode and what is bound."""
-        look = self.look(session, job)
+        session, job = look.session, look.job
         job.live_before, job.common = look.live, look.common
         hit = self.find(look)
         if hit is None and job.required:
@@ -170,7 +167,7 @@ class Service:
             yield from self._continue(session, job, cold, within=True)
         if not (yield from self._evaluate(session, job, task, total)):
             return False
-        self._advance(session, job, total)
+        session.node = job.effective
         yield from self._continue(session, job, total)
         session.clear_bindings()
         session.images = job.asked.images
@@ -180,11 +177,6 @@ class Service:
             yield from self._store_cold(session, job, cold)
         return True
 
-    def _advance(self, session: Session, job: Job, pos: int) -> None:
-        """The session holds the first `pos` tokens of the effective prompt."""
-        assert job.effective is not None
-        session.node, session.valid = self.forest.cut(job.effective, pos), True
-
     def _evaluate(self, session: Session, job: Job, task: Task, target: int) -> Generator[Op, None, bool]:
         """One sync, or in batched mode one a piece (R6.4), with R5.2 (a) at each progress event."""
         assert job.effective is not None
@@ -193,13 +185,13 @@ class Service:
         if fault is not None and fault.phase == "prefill":
             stop = min(target, max(start, job.cached + fault.after))
         few = 0 < start and target - start < self.config.generation.resume_min
-        quiet = few or not self.config.kv_disk or self._silent(start, target)
-        task.end, task.step, task.origin = stop, 0 if quiet else self.config.step, -1
+        quiet = few or not self.step or self._silent(start, target)
+        task.end, task.step, task.origin = stop, 0 if quiet else self.step, -1
         while task.pos < stop:
             began = task.pos
             yield PREFILL
             job.prefilled += task.pos - began
-            self._advance(session, job, task.pos)
+            session.node, session.valid = self.forest.cut(job.effective, task.pos), True
             if job.cut:
                 return False
             if not quiet:
@@ -219,7 +211,7 @@ class Service:
         of the next piece begins with an event at the same position (R6.3), so a failed attempt is repeated; the
         end of the first of two syncs belongs to the cold store (R5.2)."""
         pos, config = task.pos, self.config
-        if not config.step or pos % config.step or (pos == target and target != job.effective_size):
+        if pos % self.step or (pos == target and target != job.effective_size):
             return
         first = config.batched and not start and pos <= min(config.prefill_quantum, config.chunk)
         if not first:
@@ -265,7 +257,7 @@ class Service:
         """R5.2: a continued store, if the length is a multiple of the step that was not stored yet. `within` a
         sync GLM and V4.1 have no valid checkpoint (R5.3)."""
         config = self.config
-        step = config.step
+        step = self.step
         if not step or pos % step or pos < config.kv_cache_min_tokens or pos <= session.continued_last:
             return
         if within and pos <= job.cached:
@@ -303,7 +295,7 @@ class Service:
 
     def _decode_stop(self, pos: int, prompt: int, end: int, block: tuple[int, ...]) -> int:
         """R5.2 (c), R5.3: the next multiple of the step that does not fall into a tool call, or the end."""
-        step = self.config.step if self.config.kv_disk else 0
+        step = self.step
         if not step:
             return end
         multiple = (pos // step + 1) * step

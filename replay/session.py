@@ -118,12 +118,12 @@ def bind(session: Session, job: Job, key: Node | None, qwen_tools_key: bool) -> 
     """R3.30-R3.32, R3.22: what the slot answers to after a request; `key` is its visible transcript."""
     asked, pos = job.asked, session.node.size
     session.clear_bindings()
-    if job.finish in ("error", "length") or not pos:
+    if job.finish in ("error", "length") or not pos or (key is None and not asked.calls):
         return
     ids = frozenset(asked.calls)
     if len(asked.images) > KEY_IMAGES:
         key = None
-    if asked.api == "responses" and (key is not None or ids):
+    if asked.api == "responses":
         session.responses = Binding(pos, key, ids)
     if asked.api == "anthropic" and ids:
         session.anthropic = Binding(pos, None, ids)
