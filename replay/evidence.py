@@ -33,6 +33,7 @@ class LogFile:
     text_bytes: int | None = None
     hits: int | None = None
     gone: bool = False
+    known_from_hit: bool = False  # no line of the log wrote it
 
 
 @dataclass(slots=True)
@@ -191,7 +192,7 @@ class _Gatherer:
         found = [f for f in self._present() if f.name == event.get("file") and f.name is not None]
         found = found or [f for f in self._present() if f.tokens == tokens and f.name is None]
         if not found:
-            found = [LogFile(-1, tokens, key=event.get("key"), ctx=None)]
+            found = [LogFile(-1, tokens, key=event.get("key"), known_from_hit=True)]
             self.out.files += found
         self._hit(index, found, event)
 
@@ -227,7 +228,7 @@ class _Gatherer:
         same = [f for f in self._present() if name is not None and f.name == name]
         same = same or [f for f in self._present() if f.tokens == tokens and _like(f.size_mib, size)]
         if not same:
-            same = [LogFile(-1, tokens, size)]
+            same = [LogFile(-1, tokens, size, known_from_hit=True)]
             self.out.files += same
         same[0].gone, same[0].hits, same[0].name = True, event.get("hits"), name
 

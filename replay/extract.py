@@ -23,6 +23,7 @@ from replay.operator import stops
 from replay.passed import passed_over
 from replay.pictures import pictures
 from replay.prefixes import Solution, grow, solve
+from replay.prologue import with_prologue
 from replay.strings import canonical, effective_tokens, live, visible
 from replay.texts import bytes_of, bytes_per_token
 from replay.weave import Woven, as_segments, weave
@@ -31,14 +32,14 @@ from replay.workload import Workload
 
 @dataclass(slots=True)
 class Extraction:
-    """A workload and how it was made. `numbers` are the requests of the log (others are assumed)."""
+    """A workload and how it was made. `assumed` are requests that stand before those of the log."""
 
     workload: Workload
     costs: FittedCosts
     evidence: Evidence
     solution: Solution
     arrivals: Arrivals
-    numbers: frozenset[int]
+    assumed: frozenset[int]
 
 
 def extract(reading: Reading) -> Extraction:
@@ -49,6 +50,7 @@ def extract(reading: Reading) -> Extraction:
             "no request whose prompt length is known",
             hint="give a log with `prompt start` or `live kv cache miss` lines",
         )
+    reading, assumed = with_prologue(reading)
     evidence = gather(reading)
     evidence.parted += passed_over(evidence)
     solution, defaults = _solved(evidence)
@@ -67,8 +69,7 @@ def extract(reading: Reading) -> Extraction:
         bytes_per_token=ratio,
         notes=notes_of(evidence, solution, defaults, parts),
     )
-    numbers = frozenset(request.request for request in reading.requests)
-    return Extraction(workload, costs, evidence, solution, times, numbers)
+    return Extraction(workload, costs, evidence, solution, times, assumed)
 
 
 def _solved(evidence: Evidence) -> tuple[Solution, Defaults]:

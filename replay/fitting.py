@@ -334,7 +334,9 @@ def _loads(samples: Sequence[Sample], costs: FittedCosts) -> dict[str, Figure]:
         return {}
     token = _tokenising(samples)
     if len(samples) < 4:
-        known = [(s.seconds - costs.load_byte_s.value * s.amount) / s.place for s in samples if s.place >= 1000]
+        known = [
+            (s.seconds - costs.load_byte_s.value * s.amount) / s.place for s in samples if s.place >= 1000
+        ]
         return {"admit_token_s": Figure(max(0.0, median(known)), 0.0, len(known))} if known else {}
     plain = [Sample(s.amount, max(1e-9, s.seconds - token * s.place), 0) for s in samples]
     found = _moved("load", plain)
