@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -34,11 +34,11 @@ class Expectation:
             raise UsageError("E-EXPECT", f"no expectation: {text!r}", hint="for instance 'lost_to_cache_tokens <= 1000'")
         return Expectation(found[1], found[2], float(found[3]))
 
-    def broken_by(self, report: Report) -> str | None:
+    def broken_by(self, totals: Mapping[str, Any]) -> str | None:
         """Why it does not hold, or None. A total that the input does not tell breaks it."""
-        value = report.totals.get(self.metric)
-        if self.metric not in report.totals:
-            known = ", ".join(k for k, v in report.totals.items() if isinstance(v, (int, float)))
+        value = totals.get(self.metric)
+        if self.metric not in totals:
+            known = ", ".join(k for k, v in totals.items() if isinstance(v, (int, float)))
             raise UsageError("E-EXPECT", f"no such total: {self.metric}", hint=f"the totals are: {known}")
         if not isinstance(value, (int, float)):
             return f"{self.metric} is not known from this input (expected {self.comparison} {self.number:g})"
@@ -48,7 +48,7 @@ class Expectation:
 
 def broken(report: Report, expectations: Iterable[Expectation], fail_on: Iterable[str]) -> list[str]:
     """All expectations and mechanisms that make the run fail, in words."""
-    reasons = [why for e in expectations if (why := e.broken_by(report)) is not None]
+    reasons = [why for e in expectations if (why := e.broken_by(report.totals)) is not None]
     found = {f.mechanism for f in report.findings}
     return reasons + [f"{name} was found" for name in fail_on if name in found]
 
