@@ -12,6 +12,7 @@ from textual.screen import Screen
 from textual.worker import Worker, get_current_worker
 
 from parser.errors import Ds4scopeError
+from tui.contest import Contest, Policies
 from tui.dump import screen_text
 from tui.feed import Feed, News, Wanted
 from tui.findings import Findings
@@ -24,6 +25,7 @@ from tui.rawlog import RawFile, RawLog
 from tui.scene import Setting, build
 from tui.session import Session
 from tui.tables import Frozen, Tables
+from tui.versus import compare, parse_policy
 
 
 class TimelineApp(App[None]):
@@ -193,6 +195,20 @@ class TimelineApp(App[None]):
 
     def open_compare(self) -> None:
         """Choose a policy and replay it."""
+        self.push_screen(Policies(), self._compare)
+
+    def _compare(self, policy: str | None) -> None:
+        if policy:
+            self.start_work("replaying", lambda: self._replay(policy))
+            self.main.renew_top()
+
+    def _replay(self, policy: str) -> None:
+        worker = get_current_worker()
+        reading = self.feed.whole_reading(lambda: worker.is_cancelled)
+        options = parse_policy(policy)
+        versus = compare(reading, options, policy, lambda: worker.is_cancelled) if reading else None
+        if versus is not None and not worker.is_cancelled:
+            self.call_from_thread(self.push_screen, Contest(versus, self.session.scene.setting))
 
     def copy_screen(self) -> None:
         """Put the screen's text on the clipboard."""

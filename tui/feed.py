@@ -81,6 +81,13 @@ class Feed:
         scene = build(frozen, setting_of(self.reading), axis=self.axis, span=None if done else span)
         return News(frozen, scene, share, done, self.reading)
 
+    def whole_reading(self, stopped: Callable[[], bool]) -> Reading | None:
+        """The whole input as one reading, for triage and replay; None when stopped meanwhile."""
+        if len(self.reading.requests) != len(self.tables):
+            whole = _whole(self.wanted)
+            self.reading = whole if not stopped() else self.reading
+        return None if stopped() else self.reading
+
     def _segments(self, tell: Callable[[News], None], stopped: Callable[[], bool], size: int | None) -> None:
         span = whole_span(self.wanted.inputs)
         told, share = 0.0, None

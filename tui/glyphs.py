@@ -30,6 +30,7 @@ class Glyphs:
     empty: str  # nobody sits in the slot
     hidden: str  # does not pass the filter
     unread: str  # this part of the log is not read yet
+    different: str  # went another way in the other timeline
     parked: str  # a conversation waits on disk
     rule: str
     restart: str
@@ -64,6 +65,7 @@ UNICODE: Final = Glyphs(
     empty="·",
     hidden=" ",
     unread="╱",
+    different="≠",
     parked="─",
     rule="─",
     restart="║",
@@ -92,6 +94,7 @@ ASCII: Final = Glyphs(
     empty=".",
     hidden=" ",
     unread="/",
+    different="!",
     parked="-",
     rule="-",
     restart="|",

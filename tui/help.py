@@ -33,6 +33,7 @@ _SIGNS: Final = (
     ("unsure", "unsure", "the same, but which slot it was is not certain"),
     ("mixed", "mixed", "several conversations within one cell"),
     ("empty", "dim", "nobody there"),
+    ("different", "lost", "comparing: this request went another way"),
     ("restart", "plain", "the server started anew"),
 )
 _GROUPS: Final = (

@@ -21,12 +21,12 @@ class Slice:
     labelled: bool = False  # a row of the same lane above it carries the name
 
 
-def plan(scene: Scene, height: int, top_lane: int = 0) -> list[Slice]:
+def plan(scene: Scene, height: int, top_lane: int = 0, *, lanes_only: bool = False) -> list[Slice]:
     """Slices that fill at most `height` rows; lanes before `top_lane` are scrolled out of sight."""
     lanes = len(scene.lanes) - top_lane
     disk = _disk_slices(scene)
     curves = [Slice(name) for name in CURVES if name != "disk" or disk]
-    tail = disk + curves
+    tail = disk + curves if not lanes_only else []
     left = height - 1 - sum(piece.height for piece in tail)
     while left < lanes and tail:
         left += tail.pop().height

@@ -154,7 +154,9 @@ class FindingsPane(OptionList):
         Binding("k", "cursor_up", "up", show=False),
         Binding("j", "cursor_down", "down", show=False),
     ]
-    DEFAULT_CSS = "FindingsPane { height: 1fr; border: none; background: $surface; }"
+    DEFAULT_CSS = """
+    FindingsPane, FindingsPane:focus { height: 1fr; border: none; background: $background; }
+    """
 
     def show(self, entries: Sequence[Sequence[Line]], palette: Palette) -> None:
         """List these entries; each is a few lines."""

@@ -57,9 +57,18 @@ class Row:
     inks: tuple[Ink, ...]
 
 
-def paint(scene: Scene, window: Window, slices: Sequence[Slice], glyphs: Glyphs) -> list[Row]:
-    """All rows of the slices, top to bottom."""
+def paint(
+    scene: Scene,
+    window: Window,
+    slices: Sequence[Slice],
+    glyphs: Glyphs,
+    different: frozenset[int] = frozenset(),
+    title: str = "",
+) -> list[Row]:
+    """All rows of the slices, top to bottom. Where a request of the rows `different` begins, its lane's upper
+    row says so. `title` names the picture in the gutter."""
     brush = _Brush(scene, window, glyphs)
+    brush.different, brush.title = different, title
     return [row for piece in slices for row in brush.rows(piece)]
 
 
@@ -71,6 +80,8 @@ class _Brush:
         self.edges = window.edges()
         self._cells: dict[int, Cells] = {}
         self._tokens: dict[str, list[float]] = {}
+        self.different: frozenset[int] = frozenset()
+        self.title = ""
 
     def rows(self, piece: Slice) -> list[Row]:
         made = _PAINTERS[piece.kind](self, piece)
@@ -111,7 +122,7 @@ def _axis(brush: _Brush, piece: Slice) -> list[Row]:
         column = window.column(at)
         if column >= 0 and column + len(label) <= window.width:
             text[column : column + len(label)] = label
-    label = "time" if axis.kind == "time" else "order"
+    label = brush.title or ("time" if axis.kind == "time" else "order")
     return [Row("axis", -1, label, "".join(text), (DIM,) * window.width)]
 
 
@@ -131,7 +142,10 @@ def _occupant(brush: _Brush, cells: Cells, number: int) -> tuple[str, Ink]:
     unsure = cells.sure[number] == 2
     if cells.changes[number] > 1:
         return glyphs.mixed, ("mixed", -1)
-    if cells.begun[number] or number == 0:
+    if cells.begun[number] and cells.row[number] in brush.different:
+        return glyphs.different, ("lost", conv)
+    marked = number and cells.begun[number - 1] and cells.row[number - 1] in brush.different
+    if cells.begun[number] or number == 0 or marked:
         return brush.letter(conv), ("unsure" if unsure else "letter", conv)
     if unsure and cells.begun[number - 1]:
         return "?", ("unsure", conv)

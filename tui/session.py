@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import polars as pl
 
@@ -73,6 +73,14 @@ class Session:
     def whole(self) -> None:
         """Show the whole axis."""
         self.lo, self.hi, self.whole_wanted = self.scene.axis.lo, self.scene.axis.hi, True
+
+    def stretch(self, lo: float, hi: float) -> None:
+        """Make the axis reach from `lo` to `hi` at least, and show it whole."""
+        axis = self.scene.axis
+        self.scene = replace(
+            self.scene, axis=replace(axis, lo=min(lo, axis.lo), hi=max(hi, axis.hi)), read_to=hi
+        )
+        self.whole()
 
     def zoom(self, factor: float, around: float | None = None) -> None:
         """Show `factor` times as much of the axis, with `around` (the cursor) staying where it is."""

@@ -31,12 +31,27 @@ class Timeline(Widget, can_focus=True):
     class Moved(Message):
         """The cursor, the window or the chosen lane changed."""
 
+        def __init__(self, timeline: Timeline) -> None:
+            super().__init__()
+            self.timeline = timeline
+
     class Opened(Message):
         """A request was asked for (double click)."""
 
-    def __init__(self, session: Session, glyphs: Glyphs = UNICODE, id: str | None = None) -> None:
-        super().__init__(id=id)
-        self.session, self.glyphs = session, glyphs
+    def __init__(
+        self,
+        session: Session,
+        glyphs: Glyphs = UNICODE,
+        *,
+        id: str | None = None,
+        classes: str | None = None,
+        title: str = "",
+        lanes_only: bool = False,
+    ) -> None:
+        super().__init__(id=id, classes=classes)
+        self.session, self.glyphs, self.lanes_only = session, glyphs, lanes_only
+        self.title = title
+        self.different: frozenset[int] = frozenset()
         self.rows: list[Row] = []
         self._strips: list[Strip] = []
         self._drawn: tuple[object, ...] = ()
@@ -64,11 +79,21 @@ class Timeline(Widget, can_focus=True):
         """Paint anew if what is shown has changed since the last time."""
         session = self.session
         session.resize(self.size.width - GUTTER)
-        key = (id(session.scene), session.lo, session.hi, self.size, session.top_lane, self.app.theme)
+        key = (
+            id(session.scene),
+            session.lo,
+            session.hi,
+            self.size,
+            session.top_lane,
+            self.app.theme,
+            self.different,
+        )
         if key == self._drawn:
             return
-        session.slices = plan(session.scene, self.size.height, session.top_lane)
-        self.rows = paint(session.scene, session.window, session.slices, self.glyphs)
+        session.slices = plan(session.scene, self.size.height, session.top_lane, lanes_only=self.lanes_only)
+        self.rows = paint(
+            session.scene, session.window, session.slices, self.glyphs, self.different, self.title
+        )
         self._strips = [_strip(row, self.palette()) for row in self.rows]
         self._drawn = key
 
@@ -127,7 +152,7 @@ class Timeline(Widget, can_focus=True):
     def changed(self) -> None:
         """Draw again and tell whoever shows details."""
         self.refresh()
-        self.post_message(self.Moved())
+        self.post_message(self.Moved(self))
 
     def _scroll_lanes(self) -> None:
         """Keep the chosen lane in sight where not all fit."""

@@ -1,0 +1,274 @@
+"""What another policy would have done: replays beside what was observed, request by request.
+
+Pure. The observed side comes from the log; `own` is the same server replayed (it shows the scores that the log
+never prints, and how far the model agrees with the log); `other` is the server asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from parser.errors import Ds4scopeError, UsageError
+from parser.reading import Reading
+from parser.request import Request, Store
+from replay.decisions import Begun, Decision, Dispatched, EvictedFile, Finished, Restored, Stored
+from replay.outcome import Outcome, Served, Totals
+from tui.tables import Deleted, Frozen, Tables
+
+MIB: Final = 1 << 20
+_WORDS: Final = {
+    "ds4-2026-05": "one slot; a disk hit deletes long files",
+    "ds4-2026-07": "several slots; a disk hit deletes long files",
+    "ds4-2026-08": "several slots, slot by shared prefix",
+    "ds4-2026-09-vision": "September with images",
+    "ds4-2026-09-reuse": "September, slot by what it can reuse",
+    "scheduler=common-prefix": "the slot that shares the longest prefix",
+    "scheduler=visible-key": "shared prefix, or remembered visible text",
+    "scheduler=reuse-aware": "real reuse, else empty, else stale slot",
+    "scheduler=empty-first": "an empty slot before overwriting more",
+    "scheduler=min-prefix": "short shared prefixes count nothing",
+    "scheduler=lru": "the slot that idles longest",
+    "scheduler=clairvoyant": "knows the future: a bound",
+    "reuse=ladder": "what this generation does",
+    "reuse=rewind-to-common": "cut live state back to the shared part",
+    "reuse=rewind-in-ring": "the same, as far as the ring allows",
+    "reuse=rewind-points": "back to remembered points",
+    "store=profile": "what this generation stores",
+    "store=images-on-disk": "conversations with images go to disk too",
+    "store=load-before-store": "look up before the evict store",
+    "store=protect-incoming": "never delete the file about to be read",
+    "store=clairvoyant": "knows the future: a bound",
+}
+_HINT: Final = (
+    "a profile (ds4-2026-09-reuse) or scheduler=lru slots=3 reuse=rewind-to-common store=FILE.py:Class"
+)
+
+
+def parse_policy(text: str) -> dict[str, str]:
+    """ "ds4-2026-09-reuse scheduler=lru slots=3" -> options of `replay.configure`. Raises UsageError."""
+    options: dict[str, str] = {}
+    for word in text.split():
+        name, sign, value = word.partition("=")
+        options.update({name.replace("-", "_").lstrip("_"): value} if sign else _bare(word))
+    if not options:
+        raise UsageError("E-POLICY", "no policy is named", hint=_HINT)
+    return options
+
+
+def _bare(word: str) -> dict[str, str]:
+    from replay.plugins import BUILT_IN
+    from replay.profiles import PROFILES
+
+    if word in PROFILES:
+        return {"server": word}
+    for seam, names in BUILT_IN.items():
+        if word.partition(":")[0] in names:
+            return {seam: word}
+    if ".py:" in word:
+        return {"scheduler": word}
+    raise UsageError("E-POLICY", f"no profile or policy is called {word!r}", hint=_HINT)
+
+
+def choices() -> list[tuple[str, str]]:
+    """(what to type, what it is) for the list of policies."""
+    from replay.plugins import BUILT_IN
+    from replay.profiles import PROFILES
+
+    profiles = [(name, _WORDS.get(name, "a server profile")) for name in PROFILES]
+    policies = [
+        (f"{seam}={name}", _WORDS.get(f"{seam}={name}", f"this server with that {seam}"))
+        for seam, names in BUILT_IN.items()
+        for name in names
+    ]
+    return profiles + policies
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One way the requests went: outcome, columns to draw, and by request the dispatch (scores by slot)."""
+
+    name: str
+    outcome: Outcome
+    frozen: Frozen
+    slots: int
+    dispatched: Mapping[int, Dispatched] = field(default_factory=dict)
+    served: Mapping[int, Served] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Versus:
+    """Observed, own and other side, and the requests in which `other` differs from what was observed."""
+
+    observed: Side
+    own: Side
+    other: Side
+    numbers: tuple[int, ...]
+    different: frozenset[int]
+    agree: int
+
+
+def compare(
+    reading: Reading, options: Mapping[str, Any], name: str, stopped: Callable[[], bool]
+) -> Versus | None:
+    """Replay `reading` as it was and under `options`; None when stopped. Raises Ds4scopeError where a replay is
+    not possible or a policy does not exist."""
+    from replay.extract import extract
+    from replay.observed import observed
+
+    extraction = extract(reading)
+    if stopped():
+        return None
+    seen = observed(reading, extraction.arrivals)
+    labels = {request.request: request for request in reading.requests}
+    start = min((served.start_s for served in seen.requests if served.start_s is not None), default=0.0)
+    own = _side("this server", reading, {}, extraction, labels, start)
+    if stopped():
+        return None
+    other = _side(name, reading, options, extraction, labels, start)
+    tables = Tables()
+    tables.add(reading.requests)
+    slots = max([(reading.server.slots or 1), *(1 + (s.slot or 0) for s in seen.requests)])
+    by_number = {served.request: served for served in seen.requests}
+    mine = Side("observed", seen, tables.freeze(), slots, {}, by_number)
+    numbers = tuple(number for number in by_number if number in other.served)
+    different = frozenset(n for n in numbers if differs(by_number[n], other.served[n]))
+    agree = sum(n in own.served and not differs(by_number[n], own.served[n]) for n in numbers)
+    return Versus(mine, own, other, numbers, different, agree)
+
+
+def differs(seen: Served, other: Served) -> bool:
+    """True where reuse, restore or eviction is another; slot numbers of a log are labels and do not count.
+
+    What the log does not say is no difference.
+    """
+    pairs = (
+        (_kind(seen.source), _kind(other.source)),
+        (seen.cached_tokens, other.cached_tokens),
+        (seen.disk_hit_tokens or 0, other.disk_hit_tokens or 0),
+        (seen.evicted_live_tokens or 0, other.evicted_live_tokens or 0),
+    )
+    return any(a is not None and b is not None and a != b for a, b in pairs)
+
+
+def _kind(source: str | None) -> str | None:
+    """Token and text reuse are one: a log cannot tell them apart."""
+    return "memory" if source in ("memory", "memory-token", "memory-text") else source
+
+
+def _side(
+    name: str,
+    reading: Reading,
+    options: Mapping[str, Any],
+    extraction: Any,
+    labels: Mapping[int, Request],
+    start: float,
+) -> Side:
+    from replay.configure import configs_of
+    from replay.server import replay
+
+    configs = configs_of(reading, options, extraction.workload)
+    log: list[Decision] = []
+    outcome = _tried(lambda: replay(extraction.workload, configs, extraction.costs, log))
+    first = min((served.start_s for served in outcome.requests if served.start_s is not None), default=0.0)
+    steps = _steps(log)
+    shift = start - first
+    rows = [_request(served, labels.get(served.request), steps, shift) for served in outcome.requests]
+    tables = Tables()
+    tables.add(rows, steps.deleted)
+    return Side(
+        name, outcome, tables.freeze(), max(config.slot_count for config in configs),
+        steps.dispatched, {served.request: served for served in outcome.requests},
+    )  # fmt: skip
+
+
+def _tried(run: Callable[[], Outcome]) -> Outcome:
+    """A plug-in may fail in any way; that is said, not shown as a traceback."""
+    try:
+        return run()
+    except Ds4scopeError:
+        raise
+    except Exception as error:
+        message = f"the policy failed: {type(error).__name__}: {error}"
+        raise UsageError(
+            "E-POLICY-FAILED", message, hint="run `ds4scope replay` with it to see more"
+        ) from error
+
+
+@dataclass(slots=True)
+class _Steps:
+    """The decisions of a replay, by request."""
+
+    dispatched: dict[int, Dispatched] = field(default_factory=dict)
+    begun: dict[int, float] = field(default_factory=dict)
+    finished: dict[int, Finished] = field(default_factory=dict)
+    restored: dict[int, Restored] = field(default_factory=dict)
+    stored: dict[int, list[Store]] = field(default_factory=dict)
+    files: dict[int, list[int]] = field(default_factory=dict)
+    deleted: dict[int, Deleted] = field(default_factory=dict)
+
+
+def _steps(log: list[Decision]) -> _Steps:
+    steps = _Steps()
+    for number, decision in enumerate(log):
+        match decision:
+            case Dispatched():
+                steps.dispatched[decision.request] = decision
+            case Begun():
+                steps.begun[decision.request] = decision.at_s
+            case Finished():
+                steps.finished[decision.request] = decision
+            case Restored():
+                steps.restored[decision.request] = decision
+            case Stored() if decision.request is not None:
+                steps.stored.setdefault(decision.request, []).append(_store(decision))
+            case EvictedFile() if decision.request is not None:
+                steps.files.setdefault(decision.request, []).append(number)
+                steps.deleted[number] = Deleted(decision.tokens, decision.size / MIB)
+            case _:
+                pass
+    return steps
+
+
+def _store(stored: Stored) -> Store:
+    size = 0.0 if stored.silent else stored.size / MIB
+    return Store(stored.tokens, stored.reason, size, 1000 * stored.seconds, stored.trimmed)
+
+
+def _request(served: Served, seen: Request | None, steps: _Steps, shift: float) -> Request:
+    """A replayed request in the form of an observed one, so that the same code draws it."""
+    number = served.request
+    finished, restored = steps.finished.get(number), steps.restored.get(number)
+    begun = steps.begun.get(number, served.start_s)
+    end = finished.at_s if finished is not None else None
+    row = Request(
+        request=number, line=seen.line if seen else 0, run=seen.run if seen else 0,
+        start_s=None if begun is None else begun + shift, end_s=None if end is None else end + shift,
+        prompt_tokens=served.prompt_tokens, cached_tokens=served.cached_tokens,
+        prefilled_tokens=served.prefilled_tokens, source=served.source,
+        generated_tokens=finished.generated if finished else None, finish=finished.finish if finished else None,
+        prefill_s=served.prefill_s, total_s=None if end is None or begun is None else end - begun,
+        slot=served.slot, slot_confidence="certain", conversation=seen.conversation if seen else None,
+        live_before=served.live_before, common=served.common,
+        evicted_live_tokens=served.evicted_live_tokens, disk_hit_tokens=served.disk_hit_tokens,
+        live_after=finished.live if finished else None, stores=tuple(steps.stored.get(number, ())),
+        load_ms=1000 * restored.seconds if restored else None, evicted_files=tuple(steps.files.get(number, ())),
+    )  # fmt: skip
+    row.evict_stored = any(store.reason == "evict" for store in row.stores)
+    return row
+
+
+def saved(totals: Totals, other: Totals) -> dict[str, float | None]:
+    """What `other` saves against `totals`, key by key (negative: costs more)."""
+    names = (
+        "live_misses",
+        "disk_hits",
+        "evict_stores",
+        "evictions",
+        "prefilled_tokens",
+        "latency_s_sum",
+        "wall_s",
+    )
+    pairs = {name: (getattr(totals, name), getattr(other, name)) for name in names}
+    return {name: None if a is None or b is None else a - b for name, (a, b) in pairs.items()}
