@@ -44,6 +44,9 @@ def _config(
 ) -> ServerConfig:  # fmt: skip
     from_log = {name: value for name, value in said.items() if name in _OPTIONS}
     from_log.setdefault("kv_disk", _has_disk(reading, run))
+    if options.get("server"):  # another server is asked for: the policy that the log shows is not its own
+        for seam in ("scheduler", "reuse", "store"):
+            from_log.pop(seam, None)
     from_log["ring_rows"] = said.get("raw_kv_rows") or None
     from_log["exact_tool_replay"] = said.get("exact_dsml_tool_replay")
     family = options.get("family") or (reading and reading.server.family) or workload.family
