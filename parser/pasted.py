@@ -22,6 +22,11 @@ MAX_JOINED: Final = 4  # further physical lines that one line of the log may be 
 _SNIPPET_BYTES: Final = {"text_snippet": 300, "dsml_snippet": 500}  # docs/log-formats TC7, TC7b
 _RAW_TEXT: Final = re.compile(r"(?P<what>text_snippet|dsml_snippet): (?P<text>.*)", re.DOTALL)
 _DEEP: Final = 8  # columns of indentation that no list or fence has
+_FIRST_WORD: Final = re.compile(
+    r"(?:live|kv|KV|chat|completion|ctx=|tool|TOOLS|THINKING|RESPPROTO|DSML_\w+|prompt|prefill|chunk|gen=|decod\w+|finish="
+    r"|rewound|rewind|GLM|multimodal|responses|anthropic|thinking|vision|decode|slot|persisting|shutdown|context"
+    r"|batched|listening|incomplete|session|exact|MTP|tracing|failed|\d+ resident)"
+)
 _OTHER_PROGRAM: Final = re.compile(r"\s*(?:ds4[\w-]*|tp|[\w-]+ worker): ")
 _TICKS: Final = re.compile(r"`+")
 #: How a line of a request must begin where it stands in back quotes in prose (rule 4).
@@ -106,39 +111,37 @@ class Offers:
         return Found(line, self.parse(line))
 
     def joined(self, found: Found, at: int) -> tuple[Found, int]:
-        """The line with the physical lines that go on with it: each must add something the grammar knows."""
-        if found.line.comment is not None or _RAW_TEXT.search(found.line.text):
-            return found, at
+        """The line with the physical lines that go on with it: each must add something the grammar knows.
+
+        A wrap may stand at a blank or inside a word, so both ways to glue are tried at each.
+        """
         best, end = found, at
+        tries = [found] if _may_go_on(found.line) else []
         for ahead in range(at, min(at + MAX_JOINED, len(self.lines))):
-            text = self.going_on(self.lines[ahead], self.lines[at - 1])
-            if text is None:
+            text, alone = self.going_on(self.lines[ahead], self.lines[at - 1])
+            if text is None or (alone[0] and is_event(best.event)):
                 break
-            longer = max((self.longer(found, glue, text, ahead) for glue in (" ", "")), key=_gain)
-            found = longer
-            if _gain(longer) > _gain(best) or (is_event(longer.event) and self.unfinished(best, ahead)):
-                best, end = longer, ahead + 1
+            tries = [self.longer(one, glue, text, ahead) for one in tries for glue in (" ", "")]
+            longest = max(tries, key=_gain, default=found)
+            if _gain(longest) > max(_gain(best), alone) or _unfinished(best.line.text, self.lines[ahead].text):
+                best, end, tries = longest, ahead + 1, [longest]
+            elif is_event(best.event):
+                break
+            tries = [one for one in tries if one.line.comment is None]
         return best, end
 
-    def unfinished(self, found: Found, ahead: int) -> bool:
-        """A line that ends with a sign of going on, before one set in far below it."""
-        text = self.lines[ahead].text
-        return found.line.text.endswith((";", ",", "(")) and len(text) - len(text.lstrip()) >= _DEEP
-
-    def going_on(self, line: Physical, before: Physical) -> str | None:
-        """The text of a line that may go on with the one before: of its block, no head, no event itself."""
-        if line.block != before.block or line.place != before.place:
-            return None
+    def going_on(self, line: Physical, before: Physical) -> tuple[str | None, tuple[bool, int]]:
+        """The text of a line that may go on with the one before (of its block, without a head), else None;
+        and what it is worth alone."""
+        nothing = None, (False, 0)
+        if line.block != before.block or line.place != before.place or _OTHER_PROGRAM.match(line.text):
+            return nothing
         if line.place == "text" and "`" in line.text:
-            return None
-        if _OTHER_PROGRAM.match(line.text):
-            return None
+            return nothing
         peeled = peel(unescaped(line.text))
         if len(peeled) > 1 or peeled[0].stamp or peeled[0].program:
-            return None
-        return (
-            None if is_event(self.offer(peeled[0], line, "excerpt").event) else unescaped(line.text).strip()
-        )
+            return nothing
+        return unescaped(line.text).strip(), _gain(self.offer(peeled[0], line, "excerpt"))
 
     def longer(self, found: Found, glue: str, text: str, ahead: int) -> Found:
         end = self.lines[ahead]
@@ -269,6 +272,20 @@ class Offers:
             return [replace(one, line=replace(one.line, place="cell")) for one, _ in self.fragments([line])]
         found = [self.offer(peeled, here, "cell") for peeled in peel(unescaped(text))] if text else []
         return [replace(one, weak=True) for one in found if is_event(one.event)]
+
+
+def _may_go_on(line: Line) -> bool:
+    """Whether it is worth trying: a head, or a first word of the server's, and no remark behind it yet."""
+    if line.comment is not None or _RAW_TEXT.search(line.text):
+        return False
+    return bool(line.stamp or line.program or _FIRST_WORD.match(line.text))
+
+
+def _unfinished(text: str, below: str) -> bool:
+    """A line that ends with a sign of going on, before one set in far below it; or a file name cut in two."""
+    if re.search(r" file=\S*$", text) and not text.endswith(".kv"):
+        return bool(re.fullmatch(r"\s*[0-9a-f]*\.?kv\s*", below))
+    return text.endswith((";", ",", "(")) and len(below) - len(below.lstrip()) >= _DEEP
 
 
 def _gain(found: Found) -> tuple[bool, int]:

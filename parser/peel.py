@@ -123,10 +123,9 @@ def peel(text: str) -> list[Peeled]:
     """
     first = _peel(text)
     at = _glued_at(first.text, named=first.program is not None)
-    if at is None:
-        message, comment = split_remark(first.text)
-        return [replace(first, text=message, comment=comment, elided=bool(_ELISION.search(message)))]
-    return [replace(first, text=first.text[:at].rstrip()), *peel(first.text[at:])]
+    message, comment = split_remark(first.text[:at].rstrip())
+    front = replace(first, text=message, comment=comment, elided=bool(_ELISION.search(message)))
+    return [front] if at is None else [front, *peel(first.text[at:])]
 
 
 def _glued_at(text: str, *, named: bool) -> int | None:

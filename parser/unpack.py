@@ -72,6 +72,41 @@ class _Kept(io.RawIOBase):
         return 0
 
 
+class _Zstd(io.RawIOBase):
+    """Frames of zstd, one after the other; unlike the library's reader it tells a frame that is cut."""
+
+    FED = 4096  # packed bytes at a time: 4 KiB can grow to 128 MiB at most
+
+    def __init__(self, raw: IO[bytes]) -> None:
+        import zstandard
+
+        self._raw, self._make = raw, zstandard.ZstdDecompressor().decompressobj
+        self._frame: Any = None
+        self._packed, self._ready = b"", memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._ready and self._fill():
+            pass
+        data, self._ready = self._ready[: len(buffer)], self._ready[len(buffer) :]
+        buffer[: len(data)] = data
+        return len(data)
+
+    def _fill(self) -> bool:
+        packed = self._packed or self._raw.read(self.FED)
+        if not packed:
+            if self._frame is not None:
+                raise EOFError("it ends inside a frame")
+            return False
+        self._frame = self._frame or self._make()
+        self._ready, self._packed = memoryview(self._frame.decompress(packed)), b""
+        if self._frame.eof:
+            self._packed, self._frame = self._frame.unused_data, None
+        return True
+
+
 def stored(source: Source, *, looking: bool = False) -> IO[bytes]:
     """The bytes as they are stored. A pipe too long to keep is given once (`looking` sees its start only)."""
     if source.path is not None:
@@ -109,10 +144,7 @@ def unpacked(raw: IO[bytes], packing: str) -> IO[bytes]:
 
         return cast(IO[bytes], gzip.GzipFile(fileobj=raw, mode="rb"))
     if packing == "zstd":
-        import zstandard
-
-        reader = zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True)
-        return cast(IO[bytes], reader)
+        return cast(IO[bytes], io.BufferedReader(_Zstd(raw), 1 << 20))
     return raw
 
 
