@@ -99,6 +99,16 @@ class Memory:
             if name in state:
                 rows.write(0, state[name])
 
+    def bytes(self, length: int) -> int:
+        """Rings, and rows with half as many again reserved and the old ones still there while they are
+        copied."""
+        rings = sum(ring.data.nbytes for ring in (self.raw, self.pending) if ring is not None)
+        if not self.shape.ratio:
+            return rings
+        keys = self.shape.index * (1 + 1 / self.shape.block) if self.shape.top_k else 0.0
+        rows = length // self.shape.ratio + 64 * self.shape.block
+        return rings + round(2.5 * 4 * rows * (self.shape.row + keys))
+
     def arrays(self) -> list[mx.array]:
         """Every tensor of the layer."""
         rings = [ring.data for ring in (self.raw, self.pending) if ring is not None]

@@ -40,6 +40,7 @@ class LayerMemory(Protocol):
     def grown(self, length: int) -> State: ...
     def load_grown(self, state: Mapping[str, mx.array]) -> None: ...
     def arrays(self) -> list[mx.array]: ...
+    def bytes(self, length: int) -> int: ...
 
 
 class Cache(ABC):
@@ -92,6 +93,10 @@ class Cache(ABC):
             layer.load_grown(part)
         self.length = length
         self.points = {}
+
+    def bytes(self, length: int) -> int:
+        """Bytes of the tensors at a length, at most, with the copy that growing takes."""
+        return sum(layer.bytes(length) for layer in self.layers)
 
     def arrays(self) -> list[mx.array]:
         """All tensors, to be evaluated together."""

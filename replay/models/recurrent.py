@@ -43,6 +43,10 @@ class RecurrentMemory:
     def load_grown(self, state: Mapping[str, mx.array]) -> None:
         """Nothing."""
 
+    def bytes(self, length: int) -> int:
+        """The same at every length."""
+        return int(self.state.nbytes + self.inputs.nbytes)
+
     def arrays(self) -> list[mx.array]:
         """Both tensors."""
         return [self.state, self.inputs]

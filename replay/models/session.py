@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import mlx.core as mx
 import numpy as np
+from numpy.typing import NDArray
 
 from replay.models.cache import Verdict
 from replay.models.model import Model, Tokens
@@ -64,9 +65,9 @@ class Session:
             self._tokens = bigger
         self._tokens[self.length : end] = tokens
 
-    def logits(self) -> mx.array | None:
+    def logits(self) -> NDArray[np.float32] | None:
         """Of the next token [vocabulary]; None right after a rewind: a token must be evaluated first."""
-        return None if self.last is None else self.model.logits(self.last)
+        return None if self.last is None else np.asarray(self.model.logits(self.last))
 
     def can_rewind(self, position: int) -> Verdict:
         """The cache's own predicate."""
@@ -77,6 +78,10 @@ class Session:
         if position != self.length:
             self.cache.rewind(position)
             self.last = None
+
+    def save_point(self) -> None:
+        """Remember this position, so that a rewind can come back to it."""
+        self.cache.save_point()
 
     def reset(self) -> None:
         """Empty."""

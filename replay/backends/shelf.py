@@ -1,0 +1,83 @@
+"""The disk tier of a tensor replay: checkpoint files really on disk, in a folder of their own."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from parser.errors import UsageError
+from replay.models.model import Tokens
+
+
+@dataclass(slots=True)
+class Kept:
+    """A checkpoint: `size` is what the server's file would take (R4.4), `path` None for one assumed to have
+    lain there before, which nobody has loaded yet; `tokens` a digest of what is in it."""
+
+    size: int
+    path: Path | None
+    tokens: bytes = b""
+
+
+class Shelf:
+    """Files by the server's names. The names come from a log, so they never become paths."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        """`folder`: where to make the temporary folder (None: where the system keeps such)."""
+        try:
+            self.folder = Path(tempfile.mkdtemp(prefix="ds4scope-kv-", dir=folder))
+        except OSError as error:
+            raise UsageError(
+                "E-WORK-DIR", f"no checkpoint folder can be made in {folder}: {error.strerror}"
+            ) from error
+        self.files: dict[str, Kept] = {}
+        self.written = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    @property
+    def size(self) -> int:
+        """Bytes that the server's files would take."""
+        return sum(kept.size for kept in self.files.values())
+
+    @property
+    def bytes_on_disk(self) -> int:
+        """Bytes that the tensors take."""
+        return sum(kept.path.stat().st_size for kept in self.files.values() if kept.path is not None)
+
+    def new_path(self) -> Path:
+        """A path nobody has used."""
+        self.written += 1
+        return self.folder / f"{self.written:06d}.safetensors"
+
+    def keep(self, name: str, size: int, path: Path | None, tokens: Tokens | None = None) -> None:
+        """List a file, in place of one of the same name."""
+        self.drop(name)
+        self.files[name] = Kept(size, path, b"" if tokens is None else _digest(tokens))
+
+    def find(self, tokens: Tokens) -> Path | None:
+        """The file that holds just these tokens."""
+        wanted = _digest(tokens)
+        return next((kept.path for kept in self.files.values() if kept.tokens == wanted), None)
+
+    def drop(self, name: str) -> bool:
+        """Delete a file; False if there is none of that name."""
+        kept = self.files.pop(name, None)
+        if kept is not None and kept.path is not None:
+            kept.path.unlink(missing_ok=True)
+        return kept is not None
+
+
+def _digest(tokens: Tokens) -> bytes:
+    return blake2b(tokens.tobytes(), digest_size=16).digest()

@@ -1,0 +1,83 @@
+"""Ropes to token identities: 64 bits a token, hashed from (segment, position), or from (image, row)."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+import numpy as np
+
+from replay.models.model import IMAGE_ROW, Tokens
+from replay.models.scale import Scale
+from replay.models.weights import key, mix
+from replay.rope import Piece, Rope
+from replay.workload import Asked, Image, Workload
+
+#: images by the tokens of the segment they cover: segment -> (start, end, fingerprint, row at start)
+Covers = dict[str, list[tuple[int, int, str, int]]]
+_KEPT = 12
+
+
+class TokenMap:
+    """Identities of ropes, every `scale.factor`-th token of them."""
+
+    def __init__(self, workload: Workload, scale: Scale) -> None:
+        self.workload, self.scale = workload, scale
+        self._covers: dict[int, Covers] = {}
+        self._recent: OrderedDict[tuple[Rope, int | None], Tokens] = OrderedDict()
+
+    def of(self, rope: Rope, request: int | None) -> Tokens:
+        """The tokens of a rope; the images in it are those of `request` (None: there are none)."""
+        known = self._recent.get((rope, request))
+        if known is not None:
+            self._recent.move_to_end((rope, request))
+            return known
+        covers = self._of_request(request)
+        parts = [_piece(piece, covers.get(piece.segment, [])) for piece in rope]
+        whole = np.concatenate(parts) if parts else np.zeros(0, dtype=np.uint64)
+        tokens = np.ascontiguousarray(whole[:: self.scale.factor])
+        self._recent[rope, request] = tokens
+        if len(self._recent) > _KEPT:
+            self._recent.popitem(last=False)
+        return tokens
+
+    def _of_request(self, request: int | None) -> Covers:
+        if request is None:
+            return {}
+        if request not in self._covers:
+            self._covers[request] = covers(self.workload.by_number[request])
+        return self._covers[request]
+
+
+def covers(asked: Asked) -> Covers:
+    """Where a request's images lie in the segments of its canonical prompt: there too in any effective
+    prompt."""
+    found: Covers = {}
+    at = 0
+    for piece in asked.prompt if asked.images else ():
+        for image in asked.images:
+            span = _overlap(piece, at, image)
+            if span:
+                found.setdefault(piece.segment, []).append(span)
+        at += piece.end - piece.start
+    return found
+
+
+def _overlap(piece: Piece, at: int, image: Image) -> tuple[int, int, str, int] | None:
+    start, end = max(at, image.at), min(at + piece.end - piece.start, image.at + image.tokens)
+    if start >= end:
+        return None
+    return piece.start + start - at, piece.start + end - at, image.fingerprint, start - image.at
+
+
+def _piece(piece: Piece, images: list[tuple[int, int, str, int]]) -> Tokens:
+    tokens = _run(piece.segment, piece.start, piece.end) & ~IMAGE_ROW
+    for start, end, fingerprint, row in images:
+        first, last = max(start, piece.start), min(end, piece.end)
+        if first < last:
+            rows = _run(f"image {fingerprint}", row + first - start, row + last - start)
+            tokens[first - piece.start : last - piece.start] = rows | IMAGE_ROW
+    return tokens
+
+
+def _run(name: str, start: int, end: int) -> Tokens:
+    return mix(key(name) + np.arange(start, end, dtype=np.uint64))
