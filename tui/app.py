@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, ClassVar, Final
 
-from textual.app import App
+from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.screen import Screen
 from textual.worker import Worker, get_current_worker
 
 from parser.errors import Ds4scopeError
+from parser.request import Request
+from triage.finding import Finding
 from tui.contest import Contest, Policies
 from tui.dump import screen_text
 from tui.feed import Feed, News, Wanted
 from tui.findings import Findings
 from tui.glyphs import UNICODE, Glyphs
 from tui.help import Help, help_lines
-from tui.keys import APP_KEYS, Habits, Key, bindings
+from tui.keys import APP_KEYS, MAIN_KEYS, Habits, Key, bindings
 from tui.main import MainScreen
 from tui.moments import Filter, mask
 from tui.rawlog import RawFile, RawLog
 from tui.scene import Setting, build
 from tui.session import Session
 from tui.tables import Frozen, Tables
-from tui.versus import compare, parse_policy
+from tui.versus import parse_policy, versus
+
+JUDGED_AT_ONCE: Final = 5_000  # requests up to which findings are worked out unasked
+PROVEN_AT_ONCE: Final = 1_000  # requests up to which the replays that prove them run unasked
 
 
 class TimelineApp(App[None]):
@@ -54,10 +61,9 @@ class TimelineApp(App[None]):
         glyphs: Glyphs = UNICODE,
     ) -> None:
         super().__init__()
-        self.feed = Feed(wanted)
+        self.feed = Feed(wanted, following=follow)
         self.habits = habits or Habits()
         self.glyphs = glyphs
-        self.following = follow
         self.frozen: Frozen = Tables().freeze()
         self.session = Session(build(self.frozen, Setting()))
         self.findings = Findings()
@@ -65,7 +71,11 @@ class TimelineApp(App[None]):
         self.searched = ""
         self.work = ""
         self.share: float | None = None
+        self.closed = 0
+        self.unfinished: tuple[Request, ...] = ()
+        self.reading = True
         self._worker: Worker[Any] | None = None
+        self._reader: Worker[Any] | None = None
         self._raw: RawLog | None = None
 
     # -- start and end -----------------------------------------------------------------------------
@@ -87,7 +97,7 @@ class TimelineApp(App[None]):
             self.theme = self.habits.theme
         self.set_keymap(dict(self.habits.keys))
         self.title = f"ds4scope {self.feed.wanted.title()}"
-        self.start_work("reading", self._read)
+        self._reader = self.run_worker(self._read, group="reading", thread=True, exit_on_error=False)
 
     def on_unmount(self) -> None:
         """Files are given back."""
@@ -109,18 +119,28 @@ class TimelineApp(App[None]):
         )
 
     def stop_work(self) -> bool:
-        """Ask what runs to stop; False where nothing runs."""
-        if self._worker is None or self._worker.is_finished:
-            return False
-        self._worker.cancel()
-        self.notify(f"{self.work} stopped")
-        return True
+        """Ask what runs to stop: a replay or search first, else the reading. False where nothing runs."""
+        if self._worker is not None and not self._worker.is_finished:
+            self._worker.cancel()
+            self.notify(f"{self.work} stopped")
+            return True
+        if self.reading and self._reader is not None:
+            self._reader.cancel()
+            self.reading = False
+            self.notify("reading stopped: what follows in the log is not shown")
+            self.main.renew_top()
+            return True
+        return False
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
         """Work that failed says why; what cannot be read at all ends the program."""
-        if event.worker is not self._worker or not event.worker.is_finished:
+        if event.worker not in (self._worker, self._reader) or not event.worker.is_finished:
             return
-        name, self.work = self.work, ""
+        name = "reading" if event.worker is self._reader else self.work
+        if event.worker is self._reader:
+            self.reading = False
+        else:
+            self.work = ""
         error = event.worker.error
         if isinstance(error, Ds4scopeError):
             self._failed(name, error)
@@ -139,10 +159,19 @@ class TimelineApp(App[None]):
     def on_timeline_app_fresh(self, event: Fresh) -> None:
         """Take the newer scene."""
         news = event.news
-        self.frozen, self.share = news.frozen, news.share
+        was_reading = self.reading
+        self.frozen, self.share, self.reading = news.frozen, news.share, not news.live
+        self.closed, self.unfinished = news.closed, news.unfinished
         self._show(news)
-        if news.done and not len(news.frozen.requests):
+        if news.live and was_reading:
+            self._read_whole()
+
+    def _read_whole(self) -> None:
+        """All that was there is read."""
+        if not len(self.frozen.requests):
             self.notify("no request in this input", severity="warning")
+        elif len(self.frozen.requests) <= JUDGED_AT_ONCE:
+            self.want_findings()
 
     def _show(self, news: News) -> None:
         self.session.show(news.scene)
@@ -152,11 +181,17 @@ class TimelineApp(App[None]):
 
     # -- what screens ask for ----------------------------------------------------------------------
 
-    def raw_file(self, row: int | None) -> RawFile | None:
-        """The file in which a request's lines stand."""
+    def request(self, row: int) -> Request:
+        """The request of a row of the scene."""
+        return self.feed.book[row] if row < self.closed else self.unfinished[row - self.closed]
+
+    def raw_file(self) -> RawFile | None:
+        """The file in which the chosen request's lines stand."""
         if self._raw is None:
             self._raw = RawLog(self.feed.wanted.inputs)
-        return self._raw.files[0] if self._raw.files else None
+        row = self.session.chosen()
+        number = 0 if row is None else int(self.session.scene.table["file"][row])
+        return self._raw.files[min(number, len(self._raw.files) - 1)] if self._raw.files else None
 
     def set_filter(self, wanted: Filter) -> None:
         """Show only what passes. Raises UsageError for names that this log does not have."""
@@ -179,19 +214,69 @@ class TimelineApp(App[None]):
 
     def want_findings(self) -> None:
         """Have the findings worked out, if they are not yet."""
+        if self.findings.state == "none yet" and not self.work:
+            self.findings = replace(self.findings, state="being worked out …")
+            self.start_work("judging", self._judge)
+
+    def _judge(self) -> None:
+        """Findings first, then the replays that prove them."""
+        from triage.triage import triage
+
+        worker = get_current_worker()
+        for counterfactuals in (False, True):
+            reading = self.feed.whole_reading(lambda: worker.is_cancelled)
+            if reading is None or (counterfactuals and len(reading.requests) > PROVEN_AT_ONCE):
+                break
+            report = triage(reading, counterfactuals=counterfactuals)
+            self.call_from_thread(self._judged, report.findings)
+
+    def _judged(self, found: Sequence[Finding]) -> None:
+        self.findings = Findings.of(found, self.row_of)
+        self.session.mark("finding", self.findings.all_rows())
+        self.main.fill_findings()
+        self.main.renew()
+
+    def row_of(self, number: int) -> int | None:
+        """Row of a request number, unfinished ones included."""
+        row = self.feed.book.row_of(number)
+        if row is not None:
+            return row
+        places = (place for place, request in enumerate(self.unfinished) if request.request == number)
+        found = next(places, None)
+        return None if found is None else self.closed + found
 
     def toggle_follow(self) -> None:
         """Follow the growing log, or stop."""
-        self.following = not self.following
+        self.feed.following = not self.feed.following
         self.main.renew_top()
 
     def search(self, text: str) -> None:
-        """Find `text` in the raw lines from the cursor on."""
+        """Find `text` in the raw lines from the chosen one on."""
         self.searched = text
         self.next_match(True)
 
     def next_match(self, forward: bool) -> None:
-        """The next line that holds the searched text."""
+        """The next line that holds the searched text, around the end if need be."""
+        if not self.searched:
+            self.notify("nothing searched yet: press / first")
+            return
+        file = self.raw_file()
+        if file is not None:
+            self.start_work("searching", lambda: self._find(file, self.searched, self.main.line, forward))
+            self.main.renew_top()
+
+    def _find(self, file: RawFile, text: str, line: int, forward: bool) -> None:
+        worker = get_current_worker()
+
+        def stopped() -> bool:
+            return worker.is_cancelled
+
+        if forward:
+            found = file.find(text, line + 1, stopped) or file.find(text, 1, stopped)
+        else:
+            found = file.find_back(text, line, stopped)
+        if not stopped():
+            self.call_from_thread(self.main.found, text, found)
 
     def open_compare(self) -> None:
         """Choose a policy and replay it."""
@@ -206,9 +291,9 @@ class TimelineApp(App[None]):
         worker = get_current_worker()
         reading = self.feed.whole_reading(lambda: worker.is_cancelled)
         options = parse_policy(policy)
-        versus = compare(reading, options, policy, lambda: worker.is_cancelled) if reading else None
-        if versus is not None and not worker.is_cancelled:
-            self.call_from_thread(self.push_screen, Contest(versus, self.session.scene.setting))
+        made = versus(reading, options, policy, lambda: worker.is_cancelled) if reading else None
+        if made is not None and not worker.is_cancelled:
+            self.call_from_thread(self.push_screen, Contest(made, self.session.scene.setting))
 
     def copy_screen(self) -> None:
         """Put the screen's text on the clipboard."""
@@ -218,6 +303,15 @@ class TimelineApp(App[None]):
     def save_picture(self) -> None:
         """Save an SVG of the screen (a download in the browser)."""
         self.deliver_screenshot()
+
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        """Every key of the main screen is a command too."""
+        yield from super().get_system_commands(screen)
+        if isinstance(screen, MainScreen):
+            for key in MAIN_KEYS:
+                yield SystemCommand(
+                    key.text, f"key {self.shown_key(key)}", partial(screen.run_action, key.action)
+                )
 
     def action_help(self) -> None:
         """The help page."""

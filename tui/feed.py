@@ -1,4 +1,4 @@
-"""Input -> scenes, in the background: a small input whole, a long one segment by segment.
+"""Input -> scenes, in the background, segment by segment; then, if wanted, as the log grows.
 
 `Feed.run` is called in a worker thread. It tells what it has every quarter of a second, and stops between two
 segments when asked to.
@@ -9,21 +9,24 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from parser.errors import InputError
-from parser.reading import Reading, read, read_segments
+from parser.follow import Grown, follow
+from parser.reading import Asked, Reading, Server, ServerRun, read
+from parser.request import Request
+from parser.trace import TraceRequest
 from tui.axis import origin
 from tui.book import Book
 from tui.scene import AxisChoice, Scene, Setting, build
 from tui.tables import Deleted, Frozen, Tables
 
-#: Below this an input is read at once (which a report needs), above it in segments.
-WHOLE_BYTES: Final = 16 << 20
 _PERIOD: Final = 0.25  # seconds between two pictures while reading
+_LOOK: Final = 0.5  # seconds between two looks at a growing file
 _TAIL: Final = 1 << 16
 _STAMP: Final = re.compile(rb"(?m)^(\d{4} \d\d:\d\d:\d\d) ")
 
@@ -39,6 +42,12 @@ class Wanted:
     until: str | None = None
     year: int | None = None
 
+    def asked(self) -> Asked:
+        """The same as `parser.reading` takes it."""
+        return Asked(
+            self.inputs, self.traces, self.clients, since=self.since, until=self.until, year=self.year
+        )
+
     def title(self) -> str:
         """The names of the files, without their folders."""
         return ", ".join(Path(name).name for name in self.inputs[:3]) + (" …" if len(self.inputs) > 3 else "")
@@ -46,75 +55,87 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What is known now: columns, scene, how much of the input is read (0..1, None: not known), whether done."""
+    """What is known now: columns, scene, how much of the input is read (0..1, None: not known), whether all
+    that was there is read. Rows of the table from `closed` on are `unfinished`: they may still change."""
 
     frozen: Frozen
     scene: Scene
     share: float | None
-    done: bool
-    reading: Reading
-    lines: int = 0
+    live: bool
+    closed: int
+    unfinished: tuple[Request, ...] = ()
 
 
-@dataclass(slots=True)
 class Feed:
-    """One input on its way to the screen. `book` holds its requests, `reading` what was last read of it."""
+    """One input on its way to the screen: `book` holds its requests, `trace` their records, `server` what is
+    known of the server. `axis` and `following` may be set from another thread at any time."""
 
-    wanted: Wanted
-    axis: AxisChoice = "auto"
-    tables: Tables = field(default_factory=Tables)
-    book: Book = field(default_factory=Book)
-    reading: Reading = field(default_factory=Reading)
+    def __init__(self, wanted: Wanted, *, axis: AxisChoice = "auto", following: bool = False) -> None:
+        self.wanted, self.axis, self.following = wanted, axis, following
+        self.tables, self.book = Tables(), Book()
+        self.trace: dict[int, TraceRequest] = {}
+        self.server = Server()
+        self.first_stamp: str | None = None
+        self._runs: list[ServerRun] = []
+        self._begins: list[tuple[int, int]] = []  # (first event, source)
+        self._whole: Reading | None = None
 
     def run(self, tell: Callable[[News], None], stopped: Callable[[], bool]) -> None:
-        """Read everything, telling `News` on the way. Raises what `parser` raises for bad input."""
-        size = _bytes_of(self.wanted.inputs)
-        if size is not None and size <= WHOLE_BYTES:
-            self._take(_whole(self.wanted))
-            tell(self.news(1.0, done=True))
-            return
-        self._segments(tell, stopped, size)
-
-    def news(self, share: float | None, *, done: bool, span: tuple[float, float] | None = None) -> News:
-        """What there is, as a scene."""
-        frozen = self.tables.freeze()
-        scene = build(frozen, setting_of(self.reading), axis=self.axis, span=None if done else span)
-        return News(frozen, scene, share, done, self.reading)
+        """Read everything, telling on the way; then go on with what is appended while `following`, until
+        stopped. Raises what `parser` raises for bad input."""
+        size, span = _bytes_of(self.wanted.inputs), whole_span(self.wanted.inputs)
+        told, share = 0.0, None
+        for step in follow(self.wanted.asked(), lambda: self._wait(stopped)):
+            self._take(step.reading)
+            share = 1.0 if step.live else _share(step.reading, size, share)
+            if stopped():
+                return
+            if step.live or (time.monotonic() - told > _PERIOD and len(self.tables)):
+                tell(self._news(share, step, None if step.live else span))
+                told = time.monotonic()
 
     def whole_reading(self, stopped: Callable[[], bool]) -> Reading | None:
         """The whole input as one reading, for triage and replay; None when stopped meanwhile."""
-        if len(self.reading.requests) != len(self.tables):
-            whole = _whole(self.wanted)
-            self.reading = whole if not stopped() else self.reading
-        return None if stopped() else self.reading
+        if self._whole is None or self.following:
+            w = self.wanted
+            self._whole = read(
+                w.inputs, traces=w.traces, clients=w.clients, since=w.since, until=w.until, year=w.year
+            )
+        return None if stopped() else self._whole
 
-    def _segments(self, tell: Callable[[News], None], stopped: Callable[[], bool], size: int | None) -> None:
-        span = whole_span(self.wanted.inputs)
-        told, share = 0.0, None
-        for reading in self._readings():
-            self._take(reading)
-            share = _share(reading, size, share)
-            if stopped():
-                break
-            if time.monotonic() - told > _PERIOD and len(self.tables):
-                tell(self.news(share, done=False, span=span))
-                told = time.monotonic()
-        tell(self.news(1.0 if not stopped() else share, done=True))
+    def _wait(self, stopped: Callable[[], bool]) -> bool:
+        """Half a second between two looks at the file; none while nobody follows. False: it is over."""
+        time.sleep(_LOOK)
+        while not self.following and not stopped():
+            time.sleep(_LOOK / 5)
+        return not stopped()
 
-    def _readings(self) -> Iterable[Reading]:
-        w = self.wanted
-        return read_segments(
-            w.inputs, traces=w.traces, clients=w.clients, since=w.since, until=w.until, year=w.year
-        )
+    def _news(self, share: float | None, step: Grown, span: tuple[float, float] | None) -> News:
+        frozen = self.tables.freeze(step.unfinished, self._files(step.unfinished))
+        scene = build(frozen, self._setting(), axis=self.axis, span=span)
+        return News(frozen, scene, share, step.live, len(self.tables), step.unfinished)
 
     def _take(self, reading: Reading) -> None:
-        self.reading = reading
-        self.tables.add(reading.requests, deletions(reading))
+        self._see_files(reading)
+        self.tables.add(reading.requests, deletions(reading), self._files(reading.requests))
         self.book.add(reading.requests)
+        self.trace.update(reading.trace)
+        self.server, self._runs = reading.server, reading.runs
+        self.first_stamp = self.first_stamp or reading.stamps.first or _first_stamp(reading)
 
+    def _see_files(self, reading: Reading) -> None:
+        """Remember with which event each source begins."""
+        first = next(reading.events.rows(), None) if reading.events is not None else None
+        if first is not None and (not self._begins or self._begins[-1][1] != first.source):
+            self._begins.append((first.seq, first.source))
 
-def _whole(w: Wanted) -> Reading:
-    return read(w.inputs, traces=w.traces, clients=w.clients, since=w.since, until=w.until, year=w.year)
+    def _files(self, requests: Sequence[Request]) -> list[int]:
+        """The source in which each request's first line stands."""
+        places = [bisect_right(self._begins, (min(r.events, default=0), 1 << 30)) - 1 for r in requests]
+        return [self._begins[max(place, 0)][1] if self._begins else 0 for place in places]
+
+    def _setting(self) -> Setting:
+        return setting_of(self.server, self._runs, self.first_stamp)
 
 
 def deletions(reading: Reading) -> dict[int, Deleted]:
@@ -127,19 +148,17 @@ def deletions(reading: Reading) -> dict[int, Deleted]:
     }
 
 
-def setting_of(reading: Reading) -> Setting:
+def setting_of(server: Server, runs: Sequence[ServerRun], first_stamp: str | None) -> Setting:
     """The server's side of the scene."""
-    config = reading.server.config
-    for run in reading.runs:
-        config = {**config, **run.config} if not reading.server.config else config
-    clock, dated = origin(reading.stamps.first or _first_stamp(reading))
+    config = dict(server.config)
+    clock, dated = origin(first_stamp)
     budget = config.get("kv_disk_space_mb")
     return Setting(
-        slots=reading.server.slots or max((run.slots or 0 for run in reading.runs), default=0) or None,
+        slots=server.slots or max((run.slots or 0 for run in runs), default=0) or None,
         ctx=config.get("ctx"),
         budget_mib=float(budget) if budget else None,
         disk=config.get("kv_disk"),
-        profile=reading.server.profile,
+        profile=server.profile,
         origin=clock,
         dated=dated,
     )

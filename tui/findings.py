@@ -62,7 +62,7 @@ class Findings:
             return ""
         first = self.found[0]
         sentence = sanitise(first.explanation).split(". ")[0]
-        return f"{first.mechanism}: {sentence}" if sentence else first.mechanism
+        return sentence or first.mechanism
 
     def entries(self) -> list[list[Line]]:
         """One entry a finding for the list; a single line saying why where there are none."""

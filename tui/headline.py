@@ -31,10 +31,11 @@ def status(app: TimelineApp, width: int) -> Line:
 
 def _doing(app: TimelineApp, scene: Scene) -> str:
     states = []
+    if app.reading:
+        states.append(f"reading {100 * app.share:.0f}%" if app.share is not None else "reading …")
     if app.work:
-        share = f" {100 * app.share:.0f}%" if app.share is not None else " …"
-        states.append(f"{app.work}{share if app.work == 'reading' else ' …'}")
-    if app.following:
+        states.append(f"{app.work} …")
+    if app.feed.following:
         states.append("following")
     if app.session.filter:
         states.append(f"only {app.session.filter} ({scene.kept:,})")
@@ -49,7 +50,14 @@ def headline(app: TimelineApp, width: int) -> Line:
     if scene.axis.why:
         return [(scene.axis.why[:width], "evict")]
     found = app.findings.headline()
-    return [(found[:width], "plain")] if found else sums(scene)
+    return [(cut(found, width), "plain")] if found else sums(scene)
+
+
+def cut(text: str, width: int) -> str:
+    """`text` in at most `width` cells, cut between words."""
+    if len(text) <= width:
+        return text
+    return text[: text.rfind(" ", 0, width)] + "…"
 
 
 def sums(scene: Scene) -> Line:

@@ -1,7 +1,8 @@
-"""Every key of the timeline, once: the bindings, the help page and the documentation are made from this table.
+"""Every key of the timeline, once: the bindings, the help page and the documentation are made from this
+table.
 
-A person's own keys stand in `keys.toml` (`$XDG_CONFIG_HOME/ds4scope/`, or `--keys FILE`): `id = "key,key"` under
-`[keys]`, and `theme = "NAME"` on top.
+A person's own keys stand in `keys.toml` (`$XDG_CONFIG_HOME/ds4scope/`, or `--keys FILE`):
+`id = "key,key"` under `[keys]`, and `theme = "NAME"` on top.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from parser.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key: stable `id`, default `keys` (Textual names), the action, what it does, whether the footer shows it."""
+    """A key: stable `id`, default `keys` (Textual names), the action, what it does, whether the footer
+    shows it."""
 
     id: str
     keys: str

@@ -1,7 +1,7 @@
 """The cache ladder of one request: the steps that failed and the one that held (cache-behaviour section 3).
 
-The server takes the first step that fits and logs only that one, so the steps before it failed for certain; why
-they failed is said as far as the numbers of the request tell.
+The server takes the first step that fits and logs only that one, so the steps before it failed for certain;
+why they failed is said as far as the numbers of the request tell.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _PLAIN: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step: its name (a `source` of `docs/outputs.md`, "evict" or "cold"), what it needs, how it went, why."""
+    """One step: its name (a `source` of `docs/outputs.md`, "evict" or "cold"), what it needs, how it went."""
 
     name: str
     needs: str

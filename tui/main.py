@@ -53,6 +53,7 @@ class MainScreen(Screen[None]):
         super().__init__()
         self.session = session
         self.shown = "state"
+        self._line: tuple[int | None, int] = (None, 0)  # chosen row, and the raw line last looked at there
 
     @property
     def scope(self) -> TimelineApp:
@@ -124,7 +125,7 @@ class MainScreen(Screen[None]):
         session, row = self.session, self.session.chosen()
         lines: list[Line] = []
         if row is not None:
-            request = self.scope.feed.book[row]
+            request = self.scope.request(row)
             lines = [request_title(session.scene, request, row), *request_story(session.scene, request, row)]
         elif len(session.scene.table):
             lines = [[("nobody in this lane here", "dim")]]
@@ -134,21 +135,36 @@ class MainScreen(Screen[None]):
         row = self.session.chosen()
         if row is None:
             return [[("no request under the cursor in this lane", "dim")]]
-        request = self.scope.feed.book[row]
-        reading = self.scope.feed.reading
-        trace = reading.trace.get(request.request)
-        family = reading.server.family
+        request = self.scope.request(row)
+        trace = self.scope.feed.trace.get(request.request)
+        family = self.scope.feed.server.family
         return inspect(self.session.scene, request, row, width=width - 4, trace=trace, family=family)
 
     def _renew_log(self) -> None:
         pane = self.query_one("#log", LogPane)
         row = self.session.chosen()
-        file = self.scope.raw_file(row)
+        file = self.scope.raw_file()
         if pane.file is not file and file is not None:
             pane.open(file)
         if row is not None:
-            request = self.scope.feed.book[row]
-            pane.go_to(request.line, request.lines)
+            pane.go_to(self.line, self.scope.request(row).lines)
+
+    @property
+    def line(self) -> int:
+        """The raw line one looks at: the last found or chosen one, else the first of the chosen request."""
+        row = self.session.chosen()
+        if row is None or row == self._line[0]:
+            return max(self._line[1], 1)
+        return self.scope.request(row).line
+
+    def found(self, text: str, line: int | None) -> None:
+        """A search has ended."""
+        if line is None:
+            self.notify(f"{text!r} is not there", severity="warning", markup=False)
+            return
+        if self.shown != "log":
+            self.action_show("log")
+        self.go_to_line(line, self._source())
 
     def _renew_findings(self) -> None:
         pane = self.query_one(FindingsPane)
@@ -293,7 +309,7 @@ class MainScreen(Screen[None]):
     def _go(self, text: str) -> None:
         word, _, number = text.strip().partition(" ")
         if word in ("line", "l") and number.strip().isdecimal():
-            self.go_to_line(int(number))
+            self.go_to_line(int(number), self._source())
         elif word in ("request", "r", "#") and number.strip().isdecimal():
             self._go_to_request(int(number))
         else:
@@ -301,13 +317,19 @@ class MainScreen(Screen[None]):
 
     def go_to_line(self, line: int, source: int = 0) -> None:
         """Choose the request in whose stretch of the log a line lies."""
-        row = row_of_line(self.session.scene, line)
+        row = row_of_line(self.session.scene, line, source)
         if row is not None:
             self.session.choose(row)
-            self.timeline.changed()
+        self._line = (row, line)
+        self.timeline.changed()
+
+    def _source(self) -> int:
+        """The file that the chosen request stands in; lines are numbered within it."""
+        row = self.session.chosen()
+        return 0 if row is None else int(self.session.scene.table["file"][row])
 
     def _go_to_request(self, number: int) -> None:
-        row = self.scope.feed.book.row_of(number)
+        row = self.scope.row_of(number)
         if row is None:
             raise ValueError(f"there is no request {number}")
         self.session.choose(row)
@@ -318,7 +340,7 @@ class MainScreen(Screen[None]):
 
     def on_log_pane_chosen(self, event: LogPane.Chosen) -> None:
         """A raw line was chosen: the timeline goes there."""
-        self.go_to_line(event.line)
+        self.go_to_line(event.line, self._source())
 
     def on_option_list_option_highlighted(self, event: FindingsPane.OptionHighlighted) -> None:
         """A finding was chosen: the timeline goes to its first request."""

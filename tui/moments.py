@@ -152,9 +152,9 @@ def _rows_of(mechanisms: Mapping[str, Sequence[int]], name: str) -> list[int]:
     return list(mechanisms[name])
 
 
-def row_of_line(scene: Scene, line: int) -> int | None:
-    """The request in whose stretch of the log line `line` lies: the last that began at or before it."""
-    lines = scene.table.select("line", "row").sort("line", "row")
+def row_of_line(scene: Scene, line: int, source: int = 0) -> int | None:
+    """The request in whose stretch of file `source` line `line` lies: the last that began at or before it."""
+    lines = scene.table.filter(pl.col("file") == source).select("line", "row").sort("line", "row")
     if not len(lines):
         return None
     found = int(lines["line"].search_sorted(line, side="right"))

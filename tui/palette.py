@@ -8,7 +8,8 @@ from rich.style import Style
 
 from tui.picture import Ink
 
-# Eight hues that stay apart for the usual kinds of colour blindness; the letters tell the same without colour.
+# Eight hues that stay apart for the usual kinds of colour blindness; the letters tell the same without
+# colour.
 _DARK: Final = ("#6fa8ff", "#ffb454", "#5fd7a7", "#e58fd0", "#d7c94f", "#ff8f70", "#7fd4e8", "#b7a0ff")
 _LIGHT: Final = ("#1f5fbf", "#a85b00", "#00795a", "#9c2f86", "#6f6600", "#b23a17", "#00718a", "#5b3fc4")
 _ROLES_DARK: Final = {

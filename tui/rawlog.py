@@ -1,7 +1,8 @@
-"""The raw lines of the input: only what is visible is read (`pread`), line ends are counted in the background.
+"""The raw lines of the input: only what is visible is read (`pread`), line ends are counted in the
+background.
 
-Plain UTF-8 files are read in place. Packed files, pipes and UTF-16 are unpacked once into an unnamed temporary
-file. Nothing here interprets a line; what is shown passes the sanitiser.
+Plain UTF-8 files are read in place. Packed files, pipes and UTF-16 are unpacked once into an unnamed
+temporary file. Nothing here interprets a line; what is shown passes the sanitiser.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ class RawFile:
         return True
 
     def lines(self, first: int, count: int) -> list[str]:
-        """Lines `first` (1-based) and the `count - 1` after it, sanitised and cut at 4 KiB; fewer at the end."""
+        """Lines `first` (1-based) and the `count - 1` after it, sanitised and cut at 4 KiB; fewer at the
+        end."""
         while self.count < first + count and self.count_on():
             pass
         mark = min((first - 1) // _STRIDE, len(self._offsets) - 1)
@@ -74,8 +76,10 @@ class RawFile:
         return at
 
     def find(self, text: str, first: int, stopped: Callable[[], bool]) -> int | None:
-        """The first line at or after `first` that holds `text` (case ignored); None at the end or when stopped."""
+        """The first line at or after `first` that holds `text` (case ignored); None at the end or when
+        stopped."""
         needle = text.lower().encode()
+        self.lines(first, 1)  # counts up to there
         line = first
         for chunk in self._chunks(self.offset_of(first)):
             if stopped():
@@ -84,6 +88,20 @@ class RawFile:
             if place >= 0:
                 return line + chunk.count(b"\n", 0, place)
             line += chunk.count(b"\n")
+        return None
+
+    def find_back(self, text: str, before: int, stopped: Callable[[], bool]) -> int | None:
+        """The last line before line `before` that holds `text`; None at the beginning or when stopped."""
+        needle = text.lower().encode()
+        self.lines(max(before, 1), 1)
+        for mark in range(min((before - 1) // _STRIDE, len(self._offsets) - 1), -1, -1):
+            first = mark * _STRIDE + 1
+            lines = self._from(self._offsets[mark], 0, min(_STRIDE, before - first))
+            if stopped():
+                return None
+            found = [number for number, line in enumerate(lines) if needle in line.lower()]
+            if found:
+                return first + found[-1]
         return None
 
     def close(self) -> None:
@@ -119,7 +137,8 @@ class RawFile:
         return [*found, *([held] if held else [])][skip : skip + count]
 
     def _chunks(self, offset: int) -> Iterator[bytes]:
-        """The file from `offset` in pieces that end with a line, as far as lines are not longer than a piece."""
+        """The file from `offset` in pieces that end with a line, as far as lines are not longer than a
+        piece."""
         while data := os.pread(self._fd, _CHUNK, offset):
             cut = data.rfind(b"\n") + 1
             data = data[:cut] if cut and len(data) == _CHUNK else data

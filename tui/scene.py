@@ -210,7 +210,8 @@ def _highest(table: pl.DataFrame) -> float:
 
 
 def fitting(limit: float | None, highest: float) -> int:
-    """The full height of a curve: the limit, or a half, a quarter, … of it where the curve stays below that."""
+    """The full height of a curve: the limit, or a half, a quarter, … of it where the curve stays below
+    that."""
     if not limit:
         return int(highest) or 1
     while limit >= 16 and highest <= limit / 2:

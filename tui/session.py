@@ -18,8 +18,9 @@ _CLOSEST = {"time": 0.02, "order": 1.0}  # axis units that the closest zoom show
 
 @dataclass(slots=True)
 class Session:
-    """The view state. `at` is the cursor (axis units), `row` the chosen request (row of the table, None: none),
-    `lane` the chosen lane. Every method leaves the cursor inside the window and the window on the axis."""
+    """The view state. `at` is the cursor (axis units), `row` the chosen request (row of the table, None:
+    none), `lane` the chosen lane. Every method leaves the cursor inside the window and the window on the
+    axis."""
 
     scene: Scene
     width: int = 60
@@ -167,7 +168,7 @@ class Session:
         self._stops.pop(kind, None)
 
     def jump(self, kind: str, forward: bool) -> bool:
-        """Go to the next (previous) stop of `kind` (`moments.stops`, finding, match); False: there is none."""
+        """Go to the next (previous) stop of `kind` (`moments.stops`, or finding); False: there is none."""
         if kind not in self._stops:
             rows = self._marked.get(kind, ()) if kind in ("finding", "match") else None
             self._stops[kind] = stops(self.scene, kind, rows)

@@ -61,6 +61,7 @@ _COLUMNS: Final[dict[str, tuple[Any, Callable[[Request], Any]]]] = {
 REQUEST_SCHEMA: Final = {name: kind for name, (kind, _) in _COLUMNS.items()} | {
     "conv": pl.Int32,
     "evicted_conv": pl.Int32,
+    "file": pl.Int16,
 }
 MARK_SCHEMA: Final = {
     "row": pl.Int64,
@@ -133,8 +134,14 @@ class Tables:
     def __len__(self) -> int:
         return len(self._numbers)
 
-    def add(self, requests: Sequence[Request], deleted: Mapping[int, Deleted] | None = None) -> None:
-        """Add requests in order of their start; `deleted` maps `Event.seq` of `kv_evicted` to its figures."""
+    def add(
+        self,
+        requests: Sequence[Request],
+        deleted: Mapping[int, Deleted] | None = None,
+        files: Sequence[int] | None = None,
+    ) -> None:
+        """Add requests in order of their start; `deleted` maps `Event.seq` of `kv_evicted` to its figures,
+        `files` says in which source each request stands (default: the first)."""
         if not requests:
             return
         convs = [self._number(request.conversation) for request in requests]
@@ -146,17 +153,33 @@ class Tables:
             self._disk(row, request, deleted or {})
             self._flows.see(row, request, conv, gone)
         columns = {name: [get(request) for request in requests] for name, (_, get) in _COLUMNS.items()}
-        frame = pl.DataFrame(columns | {"conv": convs, "evicted_conv": evicted}, schema=REQUEST_SCHEMA)
+        frame = pl.DataFrame(
+            columns | {"conv": convs, "evicted_conv": evicted, "file": files or [0] * len(requests)},
+            schema=REQUEST_SCHEMA,
+        )
         self._parts.append(frame)
         self._mark_parts.append(pl.DataFrame(self._marks, schema=MARK_SCHEMA, orient="row"))
         self._marks.clear()
 
-    def freeze(self) -> Frozen:
-        """The columns so far, as frames that later `add`s do not change."""
+    def freeze(self, unfinished: Sequence[Request] = (), files: Sequence[int] | None = None) -> Frozen:
+        """The columns so far, as frames that later `add`s do not change; `unfinished` rows come after them
+        this once."""
+        if unfinished:
+            preview = self._copy()
+            preview.add(unfinished, files=files)
+            return preview.freeze()
         self._parts = _merged(self._parts, REQUEST_SCHEMA)
         self._mark_parts = _merged(self._mark_parts, MARK_SCHEMA)
         flows = pl.DataFrame(self._flows.rows(), schema=FLOW_SCHEMA, orient="row")
         return Frozen(self._parts[0], self._mark_parts[0], flows, tuple(self._names))
+
+    def _copy(self) -> Tables:
+        """Columns are shared, what grows is not."""
+        other = Tables()
+        other._parts, other._mark_parts = list(self._parts), list(self._mark_parts)
+        other._names, other._numbers = dict(self._names), list(self._numbers)
+        other._conversations, other._flows = list(self._conversations), self._flows.copy()
+        return other
 
     def _number(self, label: str | None) -> int:
         return -1 if label is None else self._names.setdefault(label, len(self._names))
@@ -228,6 +251,13 @@ class _Flows:
         self._by_conversation: dict[int, _Parked] = {}
         self._by_tokens: dict[int, _Parked] = {}
         self._done: list[tuple[int, int, int, int, int]] = []
+
+    def copy(self) -> _Flows:
+        """One that goes its own way from here."""
+        other = _Flows()
+        other._by_conversation, other._by_tokens = dict(self._by_conversation), dict(self._by_tokens)
+        other._done = list(self._done)
+        return other
 
     def see(self, row: int, request: Request, conv: int, evicted_conv: int) -> None:
         if request.evicted_live_tokens:

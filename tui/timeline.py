@@ -22,7 +22,8 @@ from tui.session import Session
 
 
 class Timeline(Widget, can_focus=True):
-    """Lanes, flows and curves of one scene. Reads its `session`; `refresh()` after changing that is all it needs."""
+    """Lanes, flows and curves of one scene. Reads its `session`; `refresh()` after changing that is all it
+    needs."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(TIMELINE_KEYS)]
     ALLOW_SELECT = False

@@ -1,10 +1,11 @@
-"""Words for a comparison: the totals of each side and what is saved; one decision as each scheduler saw it."""
+"""Words for a comparison: totals of each side and what is saved; one decision as each scheduler saw it."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from parser.sanitise import sanitise
+from replay.compare import Divergence
 from replay.outcome import Served
 from tui.versus import Side, Versus, saved
 from tui.words import Line, seconds
@@ -53,9 +54,10 @@ def _figure(value: float | None, time: bool) -> str:
 
 def decision_lines(versus: Versus, number: int, width: int) -> list[Line]:
     """One request: slot, scores, reuse and cost on each side."""
-    differs = number in versus.different
-    words = "goes another way" if differs else "goes the same way"
-    lines: list[Line] = [[(f"request {number}", "strong"), (f"  {words}", "evict" if differs else "dim")]]
+    difference = versus.different.get(number)
+    words = "the same way in both" if difference is None else _difference(difference)
+    role = "dim" if difference is None else "evict"
+    lines: list[Line] = [[(f"request {number}  ", "strong"), (words, role)]]
     wide = width >= 100
     room = 24 if wide else 12
     for side in (versus.observed, versus.own, versus.other):
@@ -63,6 +65,18 @@ def decision_lines(versus: Versus, number: int, width: int) -> list[Line]:
         served = side.served.get(number)
         lines.append([(name, "dim"), *_outcome(served, wide), *_scores(side, number, wide)])
     return lines
+
+
+def _difference(one: Divergence) -> str:
+    """What differs first, observed and replayed."""
+    name = one.field.removesuffix("_tokens").replace("_", " ")
+    return f"another way: {name} {_plain(one.observed)} → {_plain(one.predicted)}"
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, int) else "?" if value is None else sanitise(str(value))
 
 
 def _outcome(served: Served | None, wide: bool) -> Line:

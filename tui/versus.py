@@ -1,7 +1,7 @@
 """What another policy would have done: replays beside what was observed, request by request.
 
-Pure. The observed side comes from the log; `own` is the same server replayed (it shows the scores that the log
-never prints, and how far the model agrees with the log); `other` is the server asked for.
+Pure. The observed side comes from the log; `own` is the same server replayed (it shows the scores that the
+log never prints, and how far the model agrees with the log); `other` is the server asked for.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from typing import Any, Final
 from parser.errors import Ds4scopeError, UsageError
 from parser.reading import Reading
 from parser.request import Request, Store
+from replay.compare import Divergence, compare
 from replay.decisions import Begun, Decision, Dispatched, EvictedFile, Finished, Restored, Stored
 from replay.outcome import Outcome, Served, Totals
+from replay.study import Study, study_of
 from tui.tables import Deleted, Frozen, Tables
 
 MIB: Final = 1 << 20
@@ -99,88 +101,62 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Versus:
-    """Observed, own and other side, and the requests in which `other` differs from what was observed."""
+    """Observed, own and other side. `different`: requests that `other` serves another way than the log says,
+    with what differs first; `agree` of the requests are served by `own` as the log says."""
 
     observed: Side
     own: Side
     other: Side
     numbers: tuple[int, ...]
-    different: frozenset[int]
+    different: Mapping[int, Divergence]
     agree: int
 
 
-def compare(
+def versus(
     reading: Reading, options: Mapping[str, Any], name: str, stopped: Callable[[], bool]
 ) -> Versus | None:
-    """Replay `reading` as it was and under `options`; None when stopped. Raises Ds4scopeError where a replay is
-    not possible or a policy does not exist."""
-    from replay.extract import extract
-    from replay.observed import observed
+    """Replay `reading` as it was and under `options`; None when stopped.
 
-    extraction = extract(reading)
+    Raises Ds4scopeError where a replay is not possible, a policy does not exist, or a plug-in fails.
+    """
+    study = study_of(reading)
+    seen = study.observed
+    if stopped() or seen is None:
+        return None
+    own = _side("this server", study, {}, seen)
     if stopped():
         return None
-    seen = observed(reading, extraction.arrivals)
-    labels = {request.request: request for request in reading.requests}
-    start = min((served.start_s for served in seen.requests if served.start_s is not None), default=0.0)
-    own = _side("this server", reading, {}, extraction, labels, start)
-    if stopped():
-        return None
-    other = _side(name, reading, options, extraction, labels, start)
+    other = _side(name, study, options, seen)
     tables = Tables()
     tables.add(reading.requests)
-    slots = max([(reading.server.slots or 1), *(1 + (s.slot or 0) for s in seen.requests)])
-    by_number = {served.request: served for served in seen.requests}
-    mine = Side("observed", seen, tables.freeze(), slots, {}, by_number)
-    numbers = tuple(number for number in by_number if number in other.served)
-    different = frozenset(n for n in numbers if differs(by_number[n], other.served[n]))
-    agree = sum(n in own.served and not differs(by_number[n], own.served[n]) for n in numbers)
-    return Versus(mine, own, other, numbers, different, agree)
+    slots = max([reading.server.slots or 1, *(1 + (row.slot or 0) for row in seen.requests)])
+    mine = Side("observed", seen, tables.freeze(), slots, {}, _by_number(seen))
+    numbers = tuple(row.request for row in seen.requests if row.request in other.served)
+    fidelity = study.fidelity(own.outcome)
+    different = {one.request: one for one in compare(seen, other.outcome).divergences}
+    return Versus(mine, own, other, numbers, different, fidelity.agree if fidelity else 0)
 
 
-def differs(seen: Served, other: Served) -> bool:
-    """True where reuse, restore or eviction is another; slot numbers of a log are labels and do not count.
-
-    What the log does not say is no difference.
-    """
-    pairs = (
-        (_kind(seen.source), _kind(other.source)),
-        (seen.cached_tokens, other.cached_tokens),
-        (seen.disk_hit_tokens or 0, other.disk_hit_tokens or 0),
-        (seen.evicted_live_tokens or 0, other.evicted_live_tokens or 0),
-    )
-    return any(a is not None and b is not None and a != b for a, b in pairs)
+def _by_number(outcome: Outcome) -> dict[int, Served]:
+    return {row.request: row for row in outcome.requests}
 
 
-def _kind(source: str | None) -> str | None:
-    """Token and text reuse are one: a log cannot tell them apart."""
-    return "memory" if source in ("memory", "memory-token", "memory-text") else source
-
-
-def _side(
-    name: str,
-    reading: Reading,
-    options: Mapping[str, Any],
-    extraction: Any,
-    labels: Mapping[int, Request],
-    start: float,
-) -> Side:
-    from replay.configure import configs_of
-    from replay.server import replay
-
-    configs = configs_of(reading, options, extraction.workload)
+def _side(name: str, study: Study, options: Mapping[str, Any], seen: Outcome) -> Side:
+    assert study.reading is not None
     log: list[Decision] = []
-    outcome = _tried(lambda: replay(extraction.workload, configs, extraction.costs, log))
-    first = min((served.start_s for served in outcome.requests if served.start_s is not None), default=0.0)
+    outcome = _tried(lambda: study.run(log, **options))
     steps = _steps(log)
-    shift = start - first
-    rows = [_request(served, labels.get(served.request), steps, shift) for served in outcome.requests]
+    shift = _first_start(seen) - _first_start(outcome)
+    asked = {request.request: request for request in study.reading.requests}
+    rows = [_request(row, asked.get(row.request), steps, shift) for row in outcome.requests]
     tables = Tables()
     tables.add(rows, steps.deleted)
-    return Side(
-        name, outcome, tables.freeze(), max(config.slot_count for config in configs),
-        steps.dispatched, {served.request: served for served in outcome.requests},
-    )  # fmt: skip
+    slots = max(config.slot_count for config in study.configs(**options))
+    return Side(name, outcome, tables.freeze(), slots, steps.dispatched, _by_number(outcome))
+
+
+def _first_start(outcome: Outcome) -> float:
+    return min((row.start_s for row in outcome.requests if row.start_s is not None), default=0.0)
 
 
 def _tried(run: Callable[[], Outcome]) -> Outcome:
@@ -194,6 +170,13 @@ def _tried(run: Callable[[], Outcome]) -> Outcome:
         raise UsageError(
             "E-POLICY-FAILED", message, hint="run `ds4scope replay` with it to see more"
         ) from error
+
+
+#: what an outcome and a request both have under one name
+_SAME: Final = (
+    *("slot", "source", "cached_tokens", "prompt_tokens", "prefilled_tokens", "prefill_s"),
+    *("live_before", "common", "evicted_live_tokens", "disk_hit_tokens"),
+)
 
 
 @dataclass(slots=True)
@@ -242,20 +225,24 @@ def _request(served: Served, seen: Request | None, steps: _Steps, shift: float) 
     finished, restored = steps.finished.get(number), steps.restored.get(number)
     begun = steps.begun.get(number, served.start_s)
     end = finished.at_s if finished is not None else None
+    stores = tuple(steps.stored.get(number, ()))
     row = Request(
-        request=number, line=seen.line if seen else 0, run=seen.run if seen else 0,
-        start_s=None if begun is None else begun + shift, end_s=None if end is None else end + shift,
-        prompt_tokens=served.prompt_tokens, cached_tokens=served.cached_tokens,
-        prefilled_tokens=served.prefilled_tokens, source=served.source,
-        generated_tokens=finished.generated if finished else None, finish=finished.finish if finished else None,
-        prefill_s=served.prefill_s, total_s=None if end is None or begun is None else end - begun,
-        slot=served.slot, slot_confidence="certain", conversation=seen.conversation if seen else None,
-        live_before=served.live_before, common=served.common,
-        evicted_live_tokens=served.evicted_live_tokens, disk_hit_tokens=served.disk_hit_tokens,
-        live_after=finished.live if finished else None, stores=tuple(steps.stored.get(number, ())),
-        load_ms=1000 * restored.seconds if restored else None, evicted_files=tuple(steps.files.get(number, ())),
-    )  # fmt: skip
-    row.evict_stored = any(store.reason == "evict" for store in row.stores)
+        request=number,
+        line=seen.line if seen else 0,
+        run=seen.run if seen else 0,
+        conversation=seen.conversation if seen else None,
+        start_s=None if begun is None else begun + shift,
+        end_s=None if end is None else end + shift,
+        total_s=None if end is None or begun is None else end - begun,
+        slot_confidence="certain",
+        evict_stored=any(store.reason == "evict" for store in stores),
+        load_ms=1000 * restored.seconds if restored else None,
+        stores=stores,
+        evicted_files=tuple(steps.files.get(number, ())),
+        **{name: getattr(served, name) for name in _SAME},
+    )
+    if finished is not None:
+        row.generated_tokens, row.finish, row.live_after = finished.generated, finished.finish, finished.live
     return row
 
 

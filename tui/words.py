@@ -1,7 +1,7 @@
 """What happened to one request, and what the server holds at one instant, in plain words.
 
-A line is a list of (text, role); roles are those of `tui.palette` plus "strong" and "conv:N". Nothing here knows
-a terminal. Text that comes from a log passes the sanitiser.
+A line is a list of (text, role); roles are those of `tui.palette` plus "strong" and "conv:N". Nothing here
+knows a terminal. Text that comes from a log passes the sanitiser.
 """
 
 from __future__ import annotations

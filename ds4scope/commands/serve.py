@@ -60,7 +60,7 @@ def command_of(args: argparse.Namespace) -> str:
 
 
 def make_server(command: str, host: str, port: int, folder: Path) -> Server:
-    """A textual-serve server that answers its own pages only. Raises UsageError where the extra is missing."""
+    """A server that answers its own pages only. Raises UsageError where textual-serve is missing."""
     try:
         from textual_serve.server import Server
     except ImportError as error:
