@@ -1,0 +1,277 @@
+"""One line of text -> what it says: by its printed form, else by Lark, each digit-masked shape once.
+
+Lark is the oracle of the other lane and takes what people and forks made of a line. What it finds for one line
+is learned as a regular expression for all lines that differ in their digits only, so a million lines of one
+foreign shape cost one parse.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from lark import Token, Tree
+from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
+
+from parser.grammar import TYPES, Grammar, Rule, Template, escape
+
+MAX_SHAPES: Final = 20_000
+INT_MAX: Final = (1 << 63) - 1
+_DIGITS: Final = re.compile(r"[0-9]+")
+_BLANKS: Final = re.compile(r"  +")
+_FOREIGN_FIELD: Final = re.compile(
+    r" ([A-Za-z_][\w.-]*)=(?:\"[^\"]*\"|\[[^\]]*\]|[^ ]+)(?: (?:t/s|ms|MiB|GiB|bytes)(?= |$))?"
+)
+_MASK: Final = "\0"  # cleaned text holds no NUL
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """What one line says: its rule, the typed fields, and the fields that no rule knows as printed."""
+
+    rule: Rule
+    fields: Mapping[str, Any]
+    extra: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class NearMiss:
+    """How near a line came to a rule: the rule, the 1-based column where it left it, what stands there in it."""
+
+    rule: str
+    column: int
+    expected: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """A field of a parsed line: characters start..end hold it. Type EXTRA and REST go to `Parsed.extra`."""
+
+    field: str
+    type: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Learned:
+    rule: Rule
+    spans: tuple[_Span, ...]
+    pattern: re.Pattern[str]
+
+
+class TextLane:
+    """Parses messages (wrapper, stamp and program taken off). `printed=False` leaves every line to Lark."""
+
+    def __init__(self, grammar: Grammar, *, printed: bool = True) -> None:
+        self.grammar = grammar
+        self._printed = printed
+        self._shapes: dict[str, _Learned | None] = {}
+
+    def parse(self, text: str) -> Parsed | None:
+        """What the line says, or None if no rule knows it."""
+        found = self._by_template(text) if self._printed else None
+        return found or self._by_shape(text)
+
+    def _by_template(self, text: str) -> Parsed | None:
+        for template, pattern in self.grammar.compiled:
+            if template.needle in text and (found := pattern.fullmatch(text)):
+                return self._of_template(template, found)
+        return None
+
+    def _of_template(self, template: Template, found: re.Match[str]) -> Parsed:
+        spans = [
+            _Span(group.field, group.type, *found.span(number))
+            for number, group in enumerate(template.groups, 1)
+            if found.start(number) >= 0
+        ]
+        return _parsed(template.rule, [(span, found.string[span.start : span.end]) for span in spans])
+
+    def _by_shape(self, text: str) -> Parsed | None:
+        shape = _DIGITS.sub(_MASK, text)
+        if shape not in self._shapes:
+            return self._first_of(text, shape)
+        learned = self._shapes[shape]
+        if learned is None:
+            return None
+        found = learned.pattern.fullmatch(text)
+        assert found is not None  # same shape
+        return _parsed(learned.rule, list(zip(learned.spans, found.groups(), strict=True)))
+
+    def _first_of(self, text: str, shape: str) -> Parsed | None:
+        if len(self._shapes) >= MAX_SHAPES:
+            self._shapes.clear()
+        best = min(self._attempts(text), key=lambda one: one[0], default=None)
+        if best is None:
+            self._shapes[shape] = None
+            return None
+        _, rule, spans = best
+        if pattern := _learn(text, spans):
+            self._shapes[shape] = _Learned(rule, tuple(spans), re.compile(pattern))
+        return _parsed(rule, [(span, text[span.start : span.end]) for span in spans])
+
+    def _attempts(self, text: str) -> Iterator[tuple[int, Rule, list[_Span]]]:
+        """(foreign characters, rule, spans) of every rule that takes the line, in the grammar's order."""
+        for rule in self._candidates(text):
+            for spans in _both(self._parse(rule, text), lambda rule=rule: self._tidied(rule, text)):
+                yield sum(s.end - s.start for s in spans if s.type in ("EXTRA", "REST")), rule, spans
+                break
+
+    def _candidates(self, text: str) -> list[Rule]:
+        tidy = _BLANKS.sub(" ", text)
+        rules = (t.rule for t in self.grammar.templates if t.needle in tidy)
+        return list(dict.fromkeys(rules))
+
+    def _parse(self, rule: Rule, text: str) -> list[_Span] | None:
+        try:
+            tree = self.grammar.parser(rule.symbol).parse(text)
+        except UnexpectedInput:
+            return None
+        return list(self._spans(tree))
+
+    def _tidied(self, rule: Rule, text: str) -> list[_Span] | None:
+        """The same without unknown `key=value` in the middle and without runs of blanks."""
+        kept, extra = _without_foreign(rule, text)
+        if len(kept) == len(text):
+            return None
+        spans = self._parse(rule, "".join(text[at] for at in kept))
+        if spans is None:
+            return None
+        ends = [*kept, len(text)]
+        moved = [_Span(s.field, s.type, ends[s.start], kept[s.end - 1] + 1 if s.end > s.start else ends[s.start]) for s in spans]
+        return sorted(moved + extra, key=lambda span: span.start)
+
+    def _spans(self, tree: Tree[Token]) -> Iterator[_Span]:
+        for node in tree.children:
+            if isinstance(node, Tree):
+                yield self._span(str(node.data), [t for t in node.children if isinstance(t, Token)])
+
+    def _span(self, symbol: str, tokens: list[Token]) -> _Span:
+        field = symbol.partition("__")[0]
+        token = next((t for t in tokens if t.type.partition("_")[0] in (*TYPES, "EXTRA", "REST")), None)
+        if token is None:
+            return _Span(field, "TRUE", 0, 0)
+        assert token.start_pos is not None
+        kind, start, end = token.type.partition("_")[0], token.start_pos, token.start_pos + len(token)
+        if marked := self.grammar.values.get(token.type):
+            found = marked.fullmatch(token)
+            assert found is not None
+            start, end = start + found.start(1), start + found.end(1)
+        return _Span(field, kind, start, end)
+
+    def explain(self, text: str) -> NearMiss | None:
+        """The rule that `text` follows the longest without being a line of it; None if it follows none."""
+        misses = [miss for rule in self._alike(text) if (miss := self._miss(rule, text))]
+        return max(misses, key=lambda miss: miss.column, default=None)
+
+    def _alike(self, text: str) -> list[Rule]:
+        """The dozen rules that share most words with the line."""
+        words = set(re.findall(r"[A-Za-z_]{2,}", text))
+        score: dict[Rule, int] = {}
+        for template in self.grammar.templates:
+            shared = len(words & set(re.findall(r"[A-Za-z_]{2,}", template.regex)))
+            score[template.rule] = max(score.get(template.rule, 0), shared)
+        return [rule for rule in sorted(score, key=lambda r: -score[r])[:12] if score[rule]]
+
+    def _miss(self, rule: Rule, text: str) -> NearMiss | None:
+        parser = self.grammar.parser(rule.symbol)
+        try:
+            parser.parse(text)
+        except UnexpectedInput as error:
+            at = error.pos_in_stream if error.pos_in_stream is not None else len(text)
+            at = len(text) if isinstance(error, UnexpectedToken) and error.token.type == "$END" else at
+            names = error.allowed if isinstance(error, UnexpectedCharacters) else getattr(error, "accepts", None)
+            expected = sorted(self._said(rule, name) for name in names or getattr(error, "expected", ()))
+            return NearMiss(rule.symbol, at + 1, tuple(expected)) if at else None
+        return None
+
+    def _said(self, rule: Rule, terminal: str) -> str:
+        """A terminal as a person reads it: the literal text, or the name of the type."""
+        if terminal == "$END":
+            return "end of line"
+        pattern = self.grammar.parser(rule.symbol).get_terminal(terminal).pattern
+        return repr(pattern.value) if pattern.type == "str" else terminal
+
+
+def _both(first: Any, second: Any) -> Iterator[list[_Span]]:
+    if first is not None:
+        yield first
+    elif (other := second()) is not None:
+        yield other
+
+
+def _without_foreign(rule: Rule, text: str) -> tuple[list[int], list[_Span]]:
+    """(places of the characters that stay, the foreign fields that do not)."""
+    dropped, extra = set[int](), list[_Span]()
+    for found in _FOREIGN_FIELD.finditer(text):
+        if found[1] not in rule.keys:
+            dropped.update(range(found.start(), found.end()))
+            extra.append(_Span("extra", "EXTRA", found.start(), found.end()))
+    for found in _BLANKS.finditer(text):
+        dropped.update(range(found.start() + 1, found.end()))
+    return [at for at in range(len(text)) if at not in dropped], extra
+
+
+def _learn(text: str, spans: list[_Span]) -> str | None:
+    """The line as a regular expression: digits free, the spans as groups. None if a span cuts a number or a
+    name of a foreign field holds digits."""
+    marks = sorted({0, len(text), *(s.start for s in spans), *(s.end for s in spans)})
+    if any(0 < at < len(text) and text[at - 1].isdigit() and text[at].isdigit() for at in marks):
+        return None
+    parts, at = [], 0
+    for span in spans:
+        if span.start < at and span.type != "TRUE":
+            return None
+        start, end = (at, at) if span.type == "TRUE" else (span.start, span.end)
+        parts += [_masked(text[at:start]), "(", _masked(text[start:end]), ")"]
+        at = end
+    return "".join([*parts, _masked(text[at:])])
+
+
+def _masked(text: str) -> str:
+    return "[0-9]+".join(escape(part) for part in _DIGITS.split(text))
+
+
+def _parsed(rule: Rule, found: list[tuple[_Span, str]]) -> Parsed:
+    values, extra = dict[str, Any](), dict[str, str]()
+    for span, text in found:
+        if span.type == "EXTRA":
+            key, _, value = text.strip().partition("=")
+            extra.setdefault(key, value)
+        elif span.type == "REST":
+            extra["rest"] = f"{extra['rest']} {text.strip()}" if "rest" in extra else text.strip()
+        elif (value := typed(span.type, text)) is None:
+            extra.setdefault(span.field, text)
+        else:
+            values.setdefault(span.field, value)
+    return Parsed(rule, {name: values[name] for name in rule.types if name in values}, extra)
+
+
+def typed(kind: str, text: str) -> Any:
+    """The value of a field of type `kind` (a word of TYPES, or TRUE); None for a number that does not fit."""
+    match kind:
+        case "INT":
+            return _whole(text)
+        case "FLOAT":
+            return _number(text)
+        case "FLAGS":
+            return text.split()
+        case "LIST":
+            return text.split(",") if text else []
+        case "TRUE":
+            return True
+        case "PATH":
+            return text if text.endswith(".kv") or ".kv " not in text else text[: text.rindex(".kv ") + 3]
+    return text
+
+
+def _whole(text: str) -> int | None:
+    value = int(text) if len(text) < 24 else INT_MAX + 1
+    return value if -INT_MAX <= value <= INT_MAX else None
+
+
+def _number(text: str) -> float | None:
+    value = float(text)
+    return value if value < float("inf") else None

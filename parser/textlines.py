@@ -1,0 +1,190 @@
+"""Bytes of a log -> cleaned `Line`s, one by one: wrappers off, records of several lines joined, glued lines cut.
+
+The rule for records (log-formats 4.4): the snippet of a failed tool call is raw model text, and an error text
+may hold newlines. Physical lines behind such a line belong to it as long as its byte budget lasts (`text_len=`
+says exactly how long; else 500 bytes, 4096 for an error text) and they bear no stamp that fits: a stamp is
+taken for the server's only if it is not earlier than that of the record (1 s apart at most) and not later than
+the first one beyond the budget. So model text that quotes a log cannot forge events.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from parser.line import Line
+from parser.wrappers import GLUED, MARK, OTHER_PROGRAM, uncoloured, unwrap
+
+#: No line of the server is longer; what is behind it is kept in the file but not looked at.
+MAX_TEXT: Final = 1 << 16
+ERROR_BYTES: Final = 4096
+SNIPPET_BYTES: Final = 500
+TEXT_SNIPPET_BYTES: Final = 300
+
+#: Every line that can open a record of several lines holds one of these.
+OPENERS: Final = (b"_snippet: ", b' error="')
+
+_DSML: Final = re.compile(r"invalid tool call dsml_snippet: ((?s:.*))$")
+_TEXT: Final = re.compile(r"\[text_len=([0-9]{1,9}) [^\[]*text_snippet: ((?s:.*))$")
+_ERROR: Final = re.compile(r'(?:finish=|checkpoint )[^"]* error="((?s:.*))$')
+_ERROR_END: Final = re.compile(r'"(?: +[0-9.]+s)?$')
+_glued, _mark, _other = re.compile(GLUED), re.compile(MARK), re.compile(OTHER_PROGRAM)
+
+
+def clean_lines(data: bytes, line: int, offset: int, source: int) -> list[Line]:
+    """The lines of `data`, which begins with line number `line` at byte `offset` of its source."""
+    cleaned: list[Line] = []
+    for number, raw in enumerate(data.split(b"\n"), line):
+        text = raw[:MAX_TEXT].decode("utf-8", "replace")
+        cleaned += clean(text, number, offset, len(raw), source)
+        offset += len(raw) + 1
+    return list(_joined(cleaned))
+
+
+def clean(text: str, line: int, offset: int, length: int, source: int) -> Iterator[Line]:
+    """One physical line -> none (blank, a mark of omission), one, or several where stamps are glued."""
+    plain = uncoloured(_message(text))
+    stamp, program, message = unwrap(plain)
+    if not message or _mark.match(message):
+        return
+    if program is None and (other := _other.match(message)):
+        program, message = other[1], message[len(other[1]) + 2 :]
+    first = Line(line, offset, length, message, stamp, program, source)
+    glued = _glue(message)
+    if not glued:
+        yield first
+        return
+    at = offset + text.find(message[glued:])
+    yield replace(first, text=message[:glued].rstrip(), length=at - offset)
+    yield from clean(message[glued:], line, at, length - (at - offset), source)
+
+
+def _glue(message: str) -> int:
+    """Where another line of the server begins inside `message`; 0 if nowhere, or only inside raw model text."""
+    found = _glued.search(message, 1)
+    if found is None or _opens(message[: found.start()]):
+        return 0
+    return found.start()
+
+
+def _message(text: str) -> str:
+    """The message of a JSON record of journald or docker; any other text as it is."""
+    if not text.startswith("{"):
+        return text
+    import orjson
+
+    try:
+        record = orjson.loads(text.encode("utf-8", "replace"))
+    except orjson.JSONDecodeError:
+        return text
+    value = next((record[key] for key in ("MESSAGE", "log", "message", "msg") if key in record), text)
+    return _text_of(value) or text
+
+
+def _text_of(value: Any) -> str:
+    """journald writes a message with control bytes as a list of numbers."""
+    if isinstance(value, list) and all(isinstance(byte, int) and 0 <= byte < 256 for byte in value):
+        value = bytes(value).decode("utf-8", "replace")
+    return value.rstrip("\n") if isinstance(value, str) else ""
+
+
+def _opens(text: str) -> bool:
+    return _DSML.search(text) is not None or _TEXT.search(text) is not None or _open_error(text)
+
+
+def _open_error(text: str) -> bool:
+    return (found := _ERROR.search(text)) is not None and not _ERROR_END.search(found[1])
+
+
+def _joined(lines: list[Line]) -> Iterator[Line]:
+    at = 0
+    while at < len(lines):
+        end = record_end(lines, at)
+        yield lines[at] if end == at + 1 else _one(lines[at:end])
+        at = end
+
+
+def _one(lines: Sequence[Line]) -> Line:
+    last = lines[-1]
+    text = "\n".join(line.text for line in lines)
+    return replace(lines[0], text=text, length=last.offset + last.length - lines[0].offset)
+
+
+def record_end(lines: Sequence[Line], at: int) -> int:
+    """Index behind the last line of the record that begins at `at` (nearly always `at + 1`)."""
+    text = lines[at].text
+    if found := _TEXT.search(text):
+        want = min(int(found[1]), TEXT_SNIPPET_BYTES) + 1
+        return _exact_end(lines, at, want - _bytes(found[2])) or _budget_end(lines, at, want - _bytes(found[2]))
+    if found := _DSML.search(text):
+        return _budget_end(lines, at, 0 if found[1] == "(none)" else SNIPPET_BYTES - _bytes(found[1]))
+    return _error_end(lines, at) if _open_error(text) else at + 1
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode("utf-8", "replace"))
+
+
+def _exact_end(lines: Sequence[Line], at: int, missing: int) -> int | None:
+    """The end if `text_len` leads exactly to a closing bracket, else None."""
+    end = at + 1
+    while missing > 0 and end < len(lines):
+        missing -= lines[end].length + 1
+        end += 1
+    return end if missing == 0 and lines[end - 1].text.endswith("]") else None
+
+
+def _budget_end(lines: Sequence[Line], at: int, budget: int) -> int:
+    end, stop = at + 1, _within(lines, at, budget)
+    while end < stop and _continues(lines, at, end, stop):
+        end += 1
+    return end
+
+
+def _within(lines: Sequence[Line], at: int, budget: int) -> int:
+    """Index behind the last line that begins within `budget` bytes behind the line `at`."""
+    end = at + 1
+    while end < len(lines) and budget > 0:
+        budget -= lines[end].length + 1
+        end += 1
+    return end
+
+
+def _error_end(lines: Sequence[Line], at: int) -> int:
+    stop = _within(lines, at, ERROR_BYTES)
+    for end in range(at + 1, stop):
+        if not _continues(lines, at, end, stop):
+            return at + 1
+        if _ERROR_END.search(lines[end].text):
+            return end + 1
+    return at + 1
+
+
+def _continues(lines: Sequence[Line], at: int, here: int, stop: int) -> bool:
+    opener, line = lines[at], lines[here]
+    if line.stamp is None:
+        return opener.stamp is not None or line.program is None
+    if opener.stamp is None or len(line.stamp) != len(opener.stamp):
+        return False
+    beyond = next((one.stamp for one in lines[stop:] if one.stamp and len(one.stamp) == len(line.stamp)), None)
+    return not _fits(opener.stamp, line.stamp, beyond)
+
+
+def _fits(before: str, stamp: str, after: str | None) -> bool:
+    """Whether `stamp` can stand between the stamps of two certain lines (1 s of disorder, New Year)."""
+    rolled = before.startswith("12") and stamp.startswith("01")
+    if stamp < before and not rolled and not _close(stamp, before):
+        return False
+    return after is None or stamp <= after or (after < before and not rolled) or _close(stamp, after)
+
+
+def _close(one: str, other: str) -> bool:
+    """At most one second apart, within a day."""
+    return one[:-8] == other[:-8] and abs(_seconds(one) - _seconds(other)) <= 1
+
+
+def _seconds(stamp: str) -> int:
+    hours, minutes, seconds = stamp[-8:].strip().split(":")
+    return int(hours) * 3600 + int(minutes) * 60 + int(seconds)
