@@ -64,7 +64,8 @@ class Offers:
     """Walks over the physical lines once; `excerpt` numbers fences and runs of bare log lines from 1."""
 
     def __init__(self, lines: list[Physical], parse: Parse, source: int) -> None:
-        self.lines, self.parse, self.source = lines, parse, source
+        self.lines, self.source = lines, source
+        self._parse, self._parsed = parse, dict[tuple[str, str | None], Event]()
         self.excerpt = 0
         self.block: int | None = None  # of the excerpt that is open, None between excerpts
 
@@ -82,6 +83,13 @@ class Offers:
                 at = yield from self.paragraph(at)
             else:
                 at += 1
+
+    def parse(self, line: Line) -> Event:
+        """The event of a line (of an equal one before: only kind, rule and fields are looked at here)."""
+        key = line.text, line.program
+        if key not in self._parsed:
+            self._parsed[key] = self._parse(line)
+        return self._parsed[key]
 
     # -- one line of an excerpt --------------------------------------------------------------------------
 
@@ -115,15 +123,18 @@ class Offers:
 
         A wrap may stand at a blank or inside a word, so both ways to glue are tried at each.
         """
-        best, end = found, at
-        tries = [found] if _may_go_on(found.line) else []
+        if not _may_go_on(found.line):
+            return found, at
+        best, end, tries = found, at, [found]
         for ahead in range(at, min(at + MAX_JOINED, len(self.lines))):
             text, alone = self.going_on(self.lines[ahead], self.lines[at - 1])
             if text is None or (alone[0] and is_event(best.event)):
                 break
             tries = [self.longer(one, glue, text, ahead) for one in tries for glue in (" ", "")]
             longest = max(tries, key=_gain, default=found)
-            if _gain(longest) > max(_gain(best), alone) or _unfinished(best.line.text, self.lines[ahead].text):
+            if _gain(longest) > max(_gain(best), alone) or _unfinished(
+                best.line.text, self.lines[ahead].text
+            ):
                 best, end, tries = longest, ahead + 1, [longest]
             elif is_event(best.event):
                 break

@@ -29,29 +29,31 @@ _TAG: Final = re.compile(r"\[[^\[\]=]{1,40}\]")
 _HOST_TAG: Final = r"(?:(?:[\w.:-]+[ \t]+)?(?!ds4-\w+: )[\w./@-]+(?:\[\d+\])?:[ \t]+)?"
 
 #: What other programs and people put in front. Their own times are dropped: they may be of another zone.
-_WRAPPERS: Final = tuple(
-    re.compile(one)
-    for one in (
-        # syslog, journald, `ts`: Aug 19 09:31:14 node7 ds4-server[4121]:
-        rf"(?:<\d{{1,3}}>)?[A-Z][a-z]{{2}}[ \t]+\d{{1,2}}[ \t]+(?:\d{{4}}[ \t]+)?{_CLOCK}(?:[.,]\d+)?"
-        rf"[ \t]+{_HOST_TAG}",
-        # ISO dates, containers: 2026-08-19T09:31:14.123+02:00 node7 ds4-server[4121]:
-        rf"(?:<\d{{1,3}}>1[ \t]+)?\[?\d{{4}}[-/]\d\d[-/]\d\d[T \t]+{_CLOCK}(?:[.,]\d+)?"
-        rf"(?:Z|[ \t]?[+-]\d\d:?\d\d)?\]?[ \t]+(?:std(?:out|err)[ \t]+[FP][ \t]+)?{_HOST_TAG}",
-        rf"\[?\d\d[-/.]\d\d\.?[T \t]+{_CLOCK}(?:[.,]\d+)?\]?[ \t]+",
-        r"(?:>[ \t]?)+",  # quote
-        r"\[[ \t]*\d+\.\d+\][ \t]+",  # seconds since boot
-        r"\[[^\[\]=]{1,40}\]:?[ \t]+",  # [tag]
-        r"\d+\|[\w.@-]+[ \t]*\|[ \t]+",  # pm2
-        r"[\w./@-]{1,60}[ \t]*\|[ \t]+(?!.*\|[ \t]*$)",  # docker compose
-        r"[\w./~+@-]*\w\.(?:log|txt|out|err)(?:\.\d+)?(?:\.gz|\.zst)?[:-](?:\d{1,9}[:-])?[ \t]*",  # grep -H
-        r"L?\d{1,9}:(?!\d\d:\d\d)(?=\S)",  # grep -n
-        rf"L?\d{{1,9}}[:.)|-]?[ \t]*\|?[ \t]*{_START}",  # cat -n, editors, grep -C
-        r"(?:[-*+•‣▪◦]|\d{1,3}[.)])[ \t]+",  # lists
-        r"(?:std(?:err|out)|INFO|WARN(?:ING)?|ERROR|DEBUG|NOTICE|TRACE)\b[\]:|]*[ \t]+",
-        rf"[+\-~!→»▶⚠❌✓✗️]+[ \t]*{_START}",  # diffs, marks
-        rf"(?:\w+\[\d+\]|[\w.-]{{1,40}}@[\w.-]{{1,40}}|%):?[ \t]+{_START}",  # a tag with a process number
-        rf"[*_~\"'`“”‘’]{{1,3}}{_START}",  # emphasis, quotation marks
+_WRAPPER: Final = re.compile(
+    "|".join(
+        f"(?:{one})"
+        for one in (
+            # syslog, journald, `ts`: Aug 19 09:31:14 node7 ds4-server[4121]:
+            rf"(?:<\d{{1,3}}>)?[A-Z][a-z]{{2}}[ \t]+\d{{1,2}}[ \t]+(?:\d{{4}}[ \t]+)?{_CLOCK}(?:[.,]\d+)?"
+            rf"[ \t]+{_HOST_TAG}",
+            # ISO dates, containers: 2026-08-19T09:31:14.123+02:00 node7 ds4-server[4121]:
+            rf"(?:<\d{{1,3}}>1[ \t]+)?\[?\d{{4}}[-/]\d\d[-/]\d\d[T \t]+{_CLOCK}(?:[.,]\d+)?"
+            rf"(?:Z|[ \t]?[+-]\d\d:?\d\d)?\]?[ \t]+(?:std(?:out|err)[ \t]+[FP][ \t]+)?{_HOST_TAG}",
+            rf"\[?\d\d[-/.]\d\d\.?[T \t]+{_CLOCK}(?:[.,]\d+)?\]?[ \t]+",
+            r"(?:>[ \t]?)+",  # quote
+            r"\[[ \t]*\d+\.\d+\][ \t]+",  # seconds since boot
+            r"\[[^\[\]=]{1,40}\]:?[ \t]+",  # [tag]
+            r"\d+\|[\w.@-]+[ \t]*\|[ \t]+",  # pm2
+            r"[\w./@-]{1,60}[ \t]*\|[ \t]+(?!.*\|[ \t]*$)",  # docker compose
+            r"[\w./~+@-]*\w\.(?:log|txt|out|err)(?:\.\d+)?(?:\.gz|\.zst)?[:-](?:\d{1,9}[:-])?[ \t]*",  # grep -H
+            r"L?\d{1,9}:(?!\d\d:\d\d)(?=\S)",  # grep -n
+            rf"L?\d{{1,9}}[:.)|-]?[ \t]*\|?[ \t]*{_START}",  # cat -n, editors, grep -C
+            r"(?:[-*+•‣▪◦]|\d{1,3}[.)])[ \t]+",  # lists
+            r"(?:std(?:err|out)|INFO|WARN(?:ING)?|ERROR|DEBUG|NOTICE|TRACE)\b[\]:|]*[ \t]+",
+            rf"[+\-~!→»▶⚠❌✓✗️]+[ \t]*{_START}",  # diffs, marks
+            rf"(?:\w+\[\d+\]|[\w.-]{{1,40}}@[\w.-]{{1,40}}|%):?[ \t]+{_START}",  # a tag with a process number
+            rf"[*_~\"'`“”‘’]{{1,3}}{_START}",  # emphasis, quotation marks
+        )
     )
 )
 
@@ -170,7 +172,7 @@ def _wrapper(text: str, *, dated: bool) -> re.Match[str] | None:
     """The wrapper in front; behind a stamp only a `[tag]` is one."""
     if dated and not _TAG.match(text):
         return None
-    return next((match for pattern in _WRAPPERS if (match := pattern.match(text)) and match.end()), None)
+    return _WRAPPER.match(text)
 
 
 def _message_of_json(text: str) -> str:

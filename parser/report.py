@@ -16,15 +16,17 @@ from parser.line import Line
 from parser.markdown import physical_lines
 from parser.pasted import Found, Offers, Parse, is_event
 from parser.sources import Source, read_all
+from parser.unpack import HEAD_BYTES
 
-MAX_REPORT_BYTES: Final = 64 << 20
+MAX_REPORT_BYTES: Final = 16 << 20
 
 _REPORT_NAMES: Final = (".md", ".markdown", ".mdown", ".mkd", ".eml", ".html", ".htm", ".rst")
 _FENCE: Final = re.compile(rb"^[ \t>]*(?:```|~~~)", re.MULTILINE)
 _LOG_LINE: Final = re.compile(
-    rb"\d\d:\d\d:\d\d |\bds4(?:-\w+)?(?:\[\d+\])?: |\b(?:kv|live) .*=\d|^\s*(?:\.\.\.|\xe2\x80\xa6)"
+    rb"\b\d{4} \d\d:\d\d:\d\d |\bds4(?:-\w+)?(?:\[\d+\])?: |\bctx=\d+\.\."
+    rb"|\b(?:kv cache|live|KV disk|decode batch) .*=\d|\bprompt done|^\s*(?:\.\.\.|\xe2\x80\xa6)"
 )
-_PROSE: Final = re.compile(rb"(?:[A-Za-z\x80-\xff,'()-]{2,}[ ,;:.!?]+){4}")
+_PROSE: Final = re.compile(rb"(?:[A-Za-z\x80-\xff,'()-]{2,}[ ,;:.!?]+){6}")
 
 
 def is_report(source: Source) -> bool:
@@ -34,10 +36,14 @@ def is_report(source: Source) -> bool:
         return True
     lines = [line for line in source.head.split(b"\n")[:4000] if line.strip()]
     logged = sum(bool(_LOG_LINE.search(line)) for line in lines)
-    if logged >= 0.8 * len(lines) and not lines[0].lstrip().startswith((b"```", b"> ")):
+    marked = lines[0].lstrip().startswith((b"```", b"> "))
+    if logged >= 0.8 * len(lines) and not marked:
         return False  # a log; fences and prose in it are text of the model
-    quoted = any(line.startswith((b"> ", b"|")) for line in lines)
-    return quoted or bool(_FENCE.search(source.head)) or any(_PROSE.search(line) for line in lines)
+    if len(source.head) < HEAD_BYTES:
+        return True  # short and mixed: read as pasted text, which finds log lines as well and hears digests
+    prose = sum(line.startswith((b"> ", b"|")) or bool(_PROSE.search(line)) for line in lines)
+    fenced = bool(_FENCE.search(source.head))
+    return (source.size or 0) <= MAX_REPORT_BYTES and (marked or fenced or prose >= 0.5 * len(lines))
 
 
 def read_report(source: Source, *, max_bytes: int | None = None) -> tuple[list[Line], list[Hearsay]]:
@@ -76,26 +82,32 @@ def _once(found: list[Found]) -> list[Found]:
     or where one lost its stamp and the numbers agree.
     """
     shown: dict[str, list[Found]] = {}
+    first: dict[tuple[str, str], int] = {}
     for one in found:
         if is_event(one.event) and not one.weak:
             shown.setdefault(one.event.kind, []).append(one)
-    kept = [one for one in found if not any(_repeats(one, other) for other in shown.get(one.event.kind, ()))]
+            if one.line.stamp:
+                first.setdefault((one.line.stamp, one.line.text), one.line.excerpt)
+    kept = [one for one in found if not _shown_before(one, first) and not _repeats(one, shown)]
     return sorted(_quoted_once(kept), key=lambda one: one.line.line)
 
 
-def _repeats(one: Found, other: Found) -> bool:
-    """Whether `one` is the line that `other`, of an excerpt, shows as well."""
-    if one.weak:
-        return _same(one.event, other.event) and _stamps_agree(one.line, other.line)
-    if one.line.excerpt == other.line.excerpt:
+def _shown_before(one: Found, first: dict[tuple[str, str], int]) -> bool:
+    """A line with date and time that an earlier excerpt shows to the letter."""
+    stamp = one.line.stamp or ""
+    return " " in stamp and first.get((stamp, one.line.text), one.line.excerpt) < one.line.excerpt
+
+
+def _repeats(one: Found, shown: dict[str, list[Found]]) -> bool:
+    """A quoted line that an excerpt shows, or one without stamp that another excerpt shows with it."""
+    if one.line.stamp and not one.weak:
         return False
-    if one.line.stamp is None:
-        return other.line.stamp is not None and _same(one.event, other.event) and _telling(one.event)
-    first = other.line.excerpt < one.line.excerpt
-    return (
-        first
-        and " " in one.line.stamp
-        and (one.line.stamp, one.line.text) == (other.line.stamp, other.line.text)
+    others = shown.get(one.event.kind, ())
+    if one.weak:
+        return any(_same(one.event, other.event) and _stamps_agree(one.line, other.line) for other in others)
+    return _telling(one.event) and any(
+        other.line.stamp and other.line.excerpt != one.line.excerpt and _same(one.event, other.event)
+        for other in others
     )
 
 
