@@ -53,9 +53,17 @@ def chains(view: View) -> Iterator[list[Request]]:
     yield from (c for c in open_chains if len(c) > 1)
 
 
+def _strangers(before: Request, request: Request) -> bool:
+    """The parser is sure that these are two conversations."""
+    both = before.conversation, request.conversation
+    return None not in both and both[0] != both[1] and "guess" not in request.why.get("conversation", "guess")
+
+
 def _follows(view: View, before: Request, request: Request) -> bool:
     limits = view.limits
-    if before.cached_tokens != request.cached_tokens or before.run != request.run:
+    if before.cached_tokens != request.cached_tokens or before.run != request.run or before.api != request.api:
+        return False
+    if ("RESPPROTO" in before.flags) != ("RESPPROTO" in request.flags) or _strangers(before, request):
         return False
     grown = (request.prompt_tokens or 0) - (before.prompt_tokens or 0)
     allowed = limits.unknown_reply_tokens if lost(view, before) else limits.retry_growth_tokens - 1

@@ -13,6 +13,7 @@ from parser.event import Event
 from parser.reading import Reading
 from parser.request import Request
 from triage.episodes import Episode, total_s
+from triage.hearsay import notes
 from triage.links import previous_of
 from triage.pace import gaps_of
 from triage.thresholds import Thresholds
@@ -39,6 +40,7 @@ def view_of(reading: Reading, limits: Thresholds) -> View:
         view.events.setdefault(event.kind, []).append(event)
     _tell_time(view, rows)
     _outsiders(view, short)
+    notes(view)
     _episodes(view, rows, short)
     _fork_starts(view)
     _measure(view)
@@ -131,8 +133,9 @@ def _fork_starts(view: View) -> None:
 
 def _measure(view: View) -> None:
     """Prefill seconds that the log implies, running averages, and the log's own speed with its range."""
+    slices = _last_slices(view)
     for episode in view.episodes:
-        _measure_one(episode)
+        _measure_one(episode, slices)
     rates = _rates(view)
     if rates:
         ordered = sorted(rates)
@@ -140,7 +143,19 @@ def _measure(view: View) -> None:
         view.rates = (ordered[len(ordered) // 10], ordered[-1 - len(ordered) // 10])
 
 
-def _measure_one(episode: Episode) -> None:
+def _last_slices(view: View) -> dict[tuple[int | None, int | None], float]:
+    """(P, gen) -> seconds of decoding, from the slices of a short input (a request whose start is not shown)."""
+    log = view.reading.events
+    if log is None or view.reading.counts.get("decoding", 0) > SHORT:
+        return {}
+    return {
+        (e.get("span_end") - e.get("gen"), e.get("gen")): e.get("elapsed_s")
+        for e in log.rows("decoding")
+        if None not in (e.get("span_end"), e.get("gen"), e.get("elapsed_s"))
+    }
+
+
+def _measure_one(episode: Episode, slices: dict[tuple[int | None, int | None], float]) -> None:
     progress = episode.request.progress
     episode.running_tps, episode.last_chunk_s = progress.avg_tps, progress.last_s
     if episode.request.prefill_s is not None:
@@ -154,6 +169,8 @@ def _measure_one(episode: Episode) -> None:
     if finish is not None:
         whole = whole if whole is not None else _extra_seconds(finish, "total")
         decode = _extra_seconds(finish, "decode_sec") or decode
+    if decode is None and finish is not None:
+        decode = slices.get((episode.request.prompt_tokens, episode.request.generated_tokens))
     if whole is not None and decode is not None and whole >= decode:
         episode.measured_s = round(whole - decode, 3)
 

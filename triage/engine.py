@@ -20,7 +20,7 @@ _WENT_WRONG = re.compile(
     re.I,
 )
 _PAIR_FAULT = re.compile(r"\btransport marked failed\b|\bTP\b.*\bfailed\b|\bgate (?:window )?(?:barrier )?failed\b")
-_HARMLESS = re.compile(r"falling back|\bFAILED\b|gate-timeout=|warm-up ok|oom_score|retrying ok|planned|failed=0", re.I)
+_HARMLESS = re.compile(r"[Ff]alling back|\bFAILED\b|gate-timeout=|warm-up ok|oom_score|planned|failed=0")
 _MEMORY = re.compile(r"\bout of memory\b|\balloc(?:ation)? failed\b", re.I)
 _NOT_MEMORY = re.compile(r"oom_score_adj|memory plan|planned|size overflow|staging failed", re.I)
 _FAILED = re.compile(r"\bfailed\b")

@@ -74,12 +74,15 @@ def _same_size(store: Event, event: Event) -> bool:
 
 
 def _young(view: View, store: Event, event: Event, starts: list[int]) -> bool:
-    stored, gone = view.at(store), view.at(event)
-    if stored is not None and gone is not None and gone - stored <= view.limits.store_life_s:
+    """At most two requests, or 60 s (and few requests: a minute of an accelerated log holds hours of work)."""
+    limits = view.limits
+    between = bisect_left(starts, event.seq) - bisect_left(starts, store.seq) if starts else None
+    if between is not None and between <= limits.store_life_requests:
         return True
-    if not starts:
-        return stored is None or gone is None
-    return bisect_left(starts, event.seq) - bisect_left(starts, store.seq) <= view.limits.store_life_requests
+    stored, gone = view.at(store), view.at(event)
+    if stored is None or gone is None:
+        return between is None
+    return gone - stored <= limits.store_life_s and (between is None or between <= 3 * limits.store_life_requests)
 
 
 def _same_file(view: View, found: dict[int, Event]) -> None:

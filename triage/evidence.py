@@ -47,6 +47,7 @@ def trigger_sign(
     measure: Measure = avoidable,
     cheap: bool | None = None,
     severity: str | None = None,
+    overhead: Callable[[list[Episode]], float] | None = None,
 ) -> Iterator[Sign]:
     """One sign over all episodes with this trigger; none if there are none."""
     found = triggered(view, mechanism, cheap=cheap)
@@ -54,6 +55,8 @@ def trigger_sign(
         return
     episodes = [e for e, _ in found]
     tokens, seconds = cost_of(episodes, view, measure)
+    if overhead is not None and (spent := overhead(episodes)):
+        seconds = round((seconds or 0.0) + spent, 3)
     figures = {**sums(episodes, view), **cost_figures(tokens, seconds, view)}
     if extra is not None:
         figures.update({k: v for k, v in extra(episodes).items() if v is not None})

@@ -137,10 +137,17 @@ def stale_anchors(view: View) -> dict[int, int]:
     found: dict[int, int] = {}
     for depth, same in by_depth.items():
         fresh = [e for e in same if e.common is None or e.common < (e.prompt or 0)]
-        alike = max(e.prompt or 0 for e in same) <= 1.1 * min(e.prompt or 1 for e in same)
+        longest, shortest = max(e.prompt or 0 for e in same), min(e.prompt or 1 for e in same)
+        alike = longest <= 1.05 * shortest and not _outgrown(view, depth, longest)
         if len(same) > 1 and fresh and alike and not _renewed(view, same):
             found.update({id(e): (e.common or e.prompt or 0) - depth for e in same})
     return found
+
+
+def _outgrown(view: View, depth: int, prompt: int) -> bool:
+    """The store of that file is in the log and its prompt was far shorter: a conversation that grew, no fresh session."""
+    stores = [e for e in view.of("kv_stored") if e.get("tokens") == depth and e.get("trimmed") is not None]
+    return any(prompt > 1.5 * (depth + e.get("trimmed")) for e in stores)
 
 
 def _extends(episode: Episode) -> bool:

@@ -8,6 +8,7 @@ from typing import Final
 
 from triage.mechanism import BROKEN, CONSEQUENCE, INFORMATION, Mechanism, Sign
 from triage.mechanisms import BUILT_IN
+from triage.trigger import triggers
 from triage.view import View
 
 #: 5.1: the order among broken runs, the most specific first
@@ -72,7 +73,8 @@ def _key(judged: Judged, view: View) -> tuple[float, ...]:
         broken = BROKEN_ORDER.index(judged.id) if judged.id in BROKEN_ORDER else len(BROKEN_ORDER)
         return (hearsay, 0, broken, 0, 0, order)
     if place == INFORMATION:
-        return (hearsay and judged.id != "nothing-to-judge", 3 + (judged.id == "nothing-to-judge"), order, 0, 0, order)
+        last = judged.id == "nothing-to-judge"
+        return (hearsay or last, 3 + last, order, 0, 0, order)
     possible = judged.sign.grade == "possible"
     leads = judged.mechanism.fallback and judged.mechanism.repeats
     return (hearsay, 1, -weight(judged, view), possible, not leads, -len(judged.sign.episodes), order)
@@ -98,11 +100,20 @@ def _trigger_first(ordered: list[Judged], view: View) -> list[Judged]:
 
 
 def _fallback_leads(fallback: Judged, trigger: Judged, view: View) -> bool:
+    if fallback.id == "hit-not-used":
+        return True  # a defect of its own
     if fallback.mechanism.repeats:
-        return True
+        return _triggers_differ(fallback, view)
     # a trigger that is only possible ranks behind a certain fallback of the same size
     possible = trigger.sign.grade == "possible" and fallback.sign.grade != "possible"
     return possible and fallback.id != "shallow-disk-checkpoint" and weight(fallback, view) >= 0.9 * weight(trigger, view)
+
+
+def _triggers_differ(fallback: Judged, view: View) -> bool:
+    """The fallback repeats while its triggers differ (or are no fault of anybody)."""
+    named = triggers(view)
+    mine = {named[id(e)].mechanism for e in fallback.sign.episodes if id(e) in named}
+    return len(mine) != 1 or mine <= {"unrelated-prompt"}
 
 
 def _before(result: list[Judged], first: Judged, second: Judged) -> None:
@@ -114,7 +125,7 @@ def _before(result: list[Judged], first: Judged, second: Judged) -> None:
 
 def _insert_consequences(ordered: list[Judged], led: list[Judged]) -> list[Judged]:
     """5.4: a consequence ranks behind its cause, before information."""
-    at = next((i for i, j in enumerate(ordered) if not j.alarm), len(ordered))
+    at = 1 + max((i for i, j in enumerate(ordered) if j.alarm), default=-1)
     return [*ordered[:at], *led, *ordered[at:]]
 
 

@@ -32,7 +32,7 @@ def judge(view: View) -> list[Judged]:
     known = catalogue()
     judged = [Judged(m, sign) for m in known.values() for sign in m.detect(view)]
     if not any(j.alarm for j in judged):
-        judged += [Judged(known[name], sign) for name, sign in heard(view)]
+        judged += [Judged(known[name], sign) for name, sign in heard(view, known, view_of)]
     return judged
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from triage.episodes import Episode
-from triage.turns import Alternation, Return, alternations
+from triage.turns import Alternation, Return, alternations, goes_unmissed
 from triage.view import View
 
 #: rules whose line closes a think block or repairs a call (3.1.4)
@@ -207,7 +207,7 @@ def _head_on_one(episode: Episode, setting: Setting) -> Trigger:
             _healed_return(episode, setting),
         )
     small = prompt < live * view.limits.side_call_share
-    if (small or _other_flags(episode)) and not _never_returned(episode, setting):
+    if (small or _other_flags(episode)) and not goes_unmissed(setting.view, episode):
         why = "the prompt is small beside the state it pushed out" if small else "the flags of the two requests differ"
         return Trigger(
             "side-calls-on-one-slot", why, "turns" if known else "possible", ("unrelated-prompt",)
@@ -226,18 +226,6 @@ def _other_flags(episode: Episode) -> bool:
         return False
     kind = {"TOOLS", "RESPPROTO"}
     return bool((set(before.flags) & kind) ^ (set(episode.flags) & kind))
-
-
-def _never_returned(episode: Episode, setting: Setting) -> bool:
-    """The log goes on long enough to see that the displaced conversation does not come back."""
-    if setting.view.reading.kind != "log" or id(episode) in setting.comes_back:
-        return False
-    live, number = episode.live or 0, episode.request.request
-    later = [r for r in setting.view.requests[number:] if r.run == episode.request.run]
-    if any(live - 16 <= (r.prompt_tokens or 0) <= live * 1.25 + 4096 for r in later):
-        return False
-    run = setting.view.run_of(episode)
-    return len(later) >= 3 or bool(later and run is not None and run.stopped)
 
 
 def _forced(episode: Episode, setting: Setting) -> Trigger | None:
@@ -374,12 +362,14 @@ def _early(episode: Episode, setting: Setting) -> Trigger | None:
 
 def _fresh_session(episode: Episode, setting: Setting) -> bool:
     """Another episode has the same P and reads the same file: sessions with one head, not one conversation."""
-    prompt, hit = episode.prompt or 0, episode.depth
-    if not hit or (episode.previous is not None and (episode.common or 0) >= episode.previous.prompt):
+    prompt, hit, limits = episode.prompt or 0, episode.depth, setting.view.limits
+    common = episode.common or 0
+    if not hit or common - hit < max(limits.shallow_tokens, common * limits.shallow_share):
         return False
+    if episode.previous is not None and episode.previous.how == "slot":
+        return False  # the turn before is known: one conversation that goes on
     return any(
-        e is not episode and e.depth == hit and abs((e.prompt or 0) - prompt) <= prompt // 100
-        for e in setting.view.misses
+        e is not episode and e.depth == hit and abs((e.prompt or 0) - prompt) <= 2 for e in setting.view.misses
     )
 
 

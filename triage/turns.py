@@ -1,7 +1,8 @@
-"""Conversations that take turns in a slot (mechanisms 3.1.5): seen in the numbers alone.
+"""Conversations that take turns in a slot (mechanisms 3.1.5).
 
-A displaced state of length L comes back when a later disk hit has that length (H = L), or when a later
-prompt extends it (P just above L) after prompts of another size took the slot in between.
+A displaced state comes back when a later disk hit has its length (H = L), when the parser follows the
+conversation to a later request (whole logs), or when a later prompt extends it, or repeats its last prompt,
+after a prompt of another size took the slot in between (excerpts: the numbers alone).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from parser.request import Request
 from triage.episodes import Episode
 from triage.view import View
 
@@ -18,11 +20,13 @@ _RETURN_TOKENS: Final = 4096
 _RETURN_SHARE: Final = 0.35
 #: how many displaced states are remembered
 _MEMORY: Final = 256
+#: the longest reply that is believed between a prompt and the live length it left
+_REPLY: Final = 16_384
 
 
 @dataclass(frozen=True, slots=True)
 class Return:
-    """`episode` brings back the state that `displaced` pushed out; `how` is "hit" or "length"."""
+    """`episode` brings back the state that `displaced` pushed out; `how` is "hit", "conversation" or "length"."""
 
     episode: Episode
     displaced: Episode
@@ -41,9 +45,8 @@ class Alternation:
     @property
     def side_calls(self) -> bool:
         """One side is small: its prompts are below a third of what they push out, and the big one returns."""
-        switches = [
-            m for m in self.members if m.live and m.prompt and not any(r.episode is m for r in self.returns)
-        ]
+        back = {id(r.episode) for r in self.returns}
+        switches = [m for m in self.members if m.live and m.prompt and id(m) not in back] or self.members
         small = [m for m in switches if (m.prompt or 0) < (m.live or 0) / 3]
         return bool(small) and len(small) * 2 >= len(switches)
 
@@ -51,6 +54,37 @@ class Alternation:
 def displaces(episode: Episode) -> bool:
     """The request pushed a live state out: a miss line, or (before the miss line existed) an evict store."""
     return episode.live is not None and (episode.miss is not None or episode.evict_store is not None)
+
+
+def alternations(view: View) -> list[Alternation]:
+    """The groups in which conversations take turns; a group without any return is left out."""
+    if "alternations" not in view.memo:
+        view.memo["alternations"] = _alternations(view)
+    found: list[Alternation] = view.memo["alternations"]
+    return found
+
+
+def _alternations(view: View) -> list[Alternation]:
+    known = [*returns_by_hit(view), *returns_by_conversation(view)]
+    found = []
+    for group in groups(view):
+        inside = {id(m) for m in group.members}
+        seen: set[int] = set()
+        for back in known:
+            if id(back.episode) not in seen and (id(back.episode) in inside or id(back.displaced) in inside):
+                seen.add(id(back.episode))
+                group.returns.append(back)
+        if not followed(view):
+            group.returns += [r for r in returns_by_length(group.members) if id(r.episode) not in seen]
+        if group.returns and (len(group.members) > 1 or _pushed_and_back(group)):
+            found.append(group)
+    _count_together(found, view)
+    return found
+
+
+def _pushed_and_back(group: Alternation) -> bool:
+    """A single miss alternates only where the state that it pushed out itself comes back."""
+    return any(r.displaced is group.members[0] for r in group.returns)
 
 
 def groups(view: View) -> list[Alternation]:
@@ -64,7 +98,7 @@ def groups(view: View) -> list[Alternation]:
         kind = "?" if common is None else "head" if common < head else "shared"
         scope = episode.request.run if view.reading.kind == "log" else 0
         here = found.setdefault((scope, kind), [])
-        for group in here:
+        for group in reversed(here[-64:]):
             if kind != "shared" or abs((group.common or 0) - (common or 0)) <= slack:
                 group.members.append(episode)
                 break
@@ -73,24 +107,81 @@ def groups(view: View) -> list[Alternation]:
     return [group for same in found.values() for group in same]
 
 
+# -- how a state comes back ------------------------------------------------------------------------------
+
+
 def returns_by_hit(view: View) -> list[Return]:
     """H equal to the length of a state that an earlier request pushed out."""
     slack = view.limits.restored_slack_tokens
     displaced: list[tuple[int, Episode]] = []
     found = []
+    same = _same_conversation(view)
     for episode in view.episodes:
         hit = episode.hit_tokens
         if hit is not None:
             match = next((d for d in reversed(displaced) if abs(d[0] - hit) <= slack), None)
-            if match is not None and match[1].request.run == episode.request.run:
+            if match is not None and match[1].request.run == episode.request.run and not _stays(episode, same):
                 found.append(Return(episode, match[1], "hit"))
-        if displaces(episode):
+        if displaces(episode) and id(episode) not in same:
             displaced = [*displaced[-_MEMORY:], (episode.live or 0, episode)]
+    return found
+
+
+def _same_conversation(view: View) -> set[int]:
+    """Episodes that go on with the conversation their slot held, as far as the parser follows it."""
+    if not followed(view):
+        return set()
+    by_number = {r.request: r for r in view.requests}
+    return {
+        id(e)
+        for e in view.episodes
+        if (mate := by_number.get(e.request.previous_in_slot or -1)) is not None
+        and mate.conversation is not None
+        and mate.conversation == e.request.conversation
+    }
+
+
+def _stays(episode: Episode, same: set[int]) -> bool:
+    """The request continues what its slot held (C reaches into the last prompt): no return from elsewhere."""
+    before, common = episode.previous, episode.common
+    if id(episode) in same:
+        return True
+    return before is not None and common is not None and common >= 0.9 * before.prompt and common > 64
+
+
+def followed(view: View) -> bool:
+    """The parser follows conversations through this input (a whole log, not a pasted piece)."""
+    if view.reading.kind != "log" or len(view.requests) < 4:
+        return False
+    labelled = sum(r.conversation is not None and r.slot_confidence == "certain" for r in view.requests)
+    return labelled * 2 >= len(view.requests)
+
+
+def returns_by_conversation(view: View) -> list[Return]:
+    """A request whose conversation was pushed out of its slot by another one before."""
+    if not followed(view):
+        return []
+    by_number = {r.request: r for r in view.requests}
+    pushed: dict[tuple[int, str], Episode] = {}
+    found = []
+    for episode in view.episodes:
+        own = episode.request.conversation
+        mate = by_number.get(episode.request.previous_in_slot or -1)
+        key = (episode.request.run, own or "")
+        if own is not None and key in pushed and (mate is None or mate.conversation != own):
+            found.append(Return(episode, pushed.pop(key), "conversation"))
+        if displaces(episode) and mate is not None and mate.conversation not in (None, own):
+            pushed[(episode.request.run, mate.conversation or "")] = episode
     return found
 
 
 def _extends(prompt: int, live: int) -> bool:
     return live - 16 <= prompt <= live + max(_RETURN_TOKENS, int(live * _RETURN_SHARE))
+
+
+def _repeats(prompt: int, displaced: Episode) -> bool:
+    """The same prompt again that had left the displaced state."""
+    return displaced.previous is not None and abs(displaced.previous.prompt - prompt) <= 2
 
 
 def returns_by_length(members: Sequence[Episode]) -> list[Return]:
@@ -105,9 +196,10 @@ def returns_by_length(members: Sequence[Episode]) -> list[Return]:
         prompt, live = episode.prompt, episode.live
         if prompt is None or live is None:
             continue
-        for j in range(k - 1, max(-1, k - 6), -1):
-            earlier = members[j]
-            if earlier.live is None or earlier.prompt is None or not _extends(prompt, earlier.live):
+        for earlier in reversed(members[max(0, k - 5) : k]):
+            if earlier.live is None or earlier.prompt is None:
+                continue
+            if not (_extends(prompt, earlier.live) or _repeats(prompt, earlier)):
                 continue
             fell = _fell(earlier)
             if not fell or (fell == 2 and live > 0.9 * prompt):
@@ -127,16 +219,41 @@ def _fell(episode: Episode) -> int:
     return 1 if prompt < before else 0
 
 
-def _conversations(members: Sequence[Episode], returns: Sequence[Return]) -> int:
-    """How many conversations the returns tie together: each return continues one that was counted."""
+# -- how many, and what it costs ---------------------------------------------------------------------------
+
+
+def _count_together(found: list[Alternation], view: View) -> None:
+    """Groups of one run share their conversations (a template head and a common system prompt mix)."""
+    by_run: dict[int, list[Alternation]] = {}
+    for group in found:
+        by_run.setdefault(group.members[0].request.run, []).append(group)
+    for same in by_run.values():
+        members = sorted((m for g in same for m in g.members), key=lambda e: e.request.request)
+        returns = [r for g in same for r in g.returns]
+        count = _labels(returns, view) if followed(view) else _chains(members, returns)
+        for group in same:
+            group.conversations = count
+
+
+def _labels(returns: Sequence[Return], view: View) -> int:
+    """Conversations that come back, or are pushed out by one that does."""
+    by_number = {r.request: r for r in view.requests}
+    names = {r.episode.request.conversation for r in returns}
+    for back in returns:
+        mate = by_number.get(back.episode.request.previous_in_slot or -1)
+        names.add(mate.conversation if mate is not None else None)
+    return max(2, len(names - {None}))
+
+
+def _chains(members: Sequence[Episode], returns: Sequence[Return]) -> int:
+    """The same from the numbers: each displaced state belongs to the conversation whose prompt it contains."""
     back = {id(r.episode): r.displaced for r in returns}
-    resident: list[tuple[int, int]] = []  # (conversation, last known length)
+    resident: list[tuple[int, int]] = []  # (conversation, last prompt)
     name: dict[int, int] = {}  # displacing episode -> conversation that it displaced
     known = 0
     for episode in members:
         live = episode.live or 0
-        held = [r for r in resident if r[1] <= live <= r[1] + 16_384]
-        who = max(held, key=lambda r: r[1], default=None)
+        who = max((r for r in resident if r[1] <= live <= r[1] + _REPLY), key=lambda r: r[1], default=None)
         if who is None:
             known += 1
             who = (known, live)
@@ -151,44 +268,21 @@ def _conversations(members: Sequence[Episode], returns: Sequence[Return]) -> int
             incoming = known
         resident.append((incoming, episode.prompt or 0))
     returned = {name[id(r.displaced)] for r in returns if id(r.displaced) in name}
-    pushed_by_return = {name[id(r.episode)] for r in returns if id(r.episode) in name}
-    return max(2, len(returned | pushed_by_return))
+    pushed = {name[id(r.episode)] for r in returns if id(r.episode) in name}
+    return max(2, len(returned | pushed))
 
 
-def alternations(view: View) -> list[Alternation]:
-    """The groups in which conversations take turns; a group without any return is left out."""
-    if "alternations" in view.memo:
-        return list(view.memo["alternations"])
-    by_hit = returns_by_hit(view)
-    found = []
-    for group in groups(view):
-        inside = {id(m) for m in group.members}
-        group.returns = [r for r in by_hit if id(r.episode) in inside or id(r.displaced) in inside]
-        seen = {id(r.episode) for r in group.returns}
-        group.returns += [r for r in returns_by_length(group.members) if id(r.episode) not in seen]
-        if group.returns and (len(group.members) > 1 or _pushed_and_back(group)):
-            found.append(group)
-    _count_together(found)
-    view.memo["alternations"] = found
-    return list(found)
-
-
-def _pushed_and_back(group: Alternation) -> bool:
-    """A single miss alternates only where the state that it pushed out itself comes back."""
-    return any(r.displaced is group.members[0] for r in group.returns)
-
-
-def _count_together(found: list[Alternation]) -> None:
-    """Groups of one run share their conversations (a template head and a common system prompt mix)."""
-    by_run: dict[int, list[Alternation]] = {}
-    for group in found:
-        by_run.setdefault(group.members[0].request.run, []).append(group)
-    for same in by_run.values():
-        members = sorted((m for g in same for m in g.members), key=lambda e: e.request.request)
-        returns = [r for g in same for r in g.returns]
-        count = _conversations(members, returns)
-        for group in same:
-            group.conversations = count
+def goes_unmissed(view: View, episode: Episode) -> bool:
+    """The log goes on long enough to see that the conversation pushed out does not come back."""
+    if not followed(view):
+        return False
+    by_number = {r.request: r for r in view.requests}
+    mate = by_number.get(episode.request.previous_in_slot or -1)
+    later = [r for r in view.requests[episode.request.request :] if r.run == episode.request.run]
+    if mate is None or mate.conversation is None or any(r.conversation == mate.conversation for r in later):
+        return False
+    run = view.run_of(episode)
+    return len(later) >= 3 or bool(later) or bool(run is not None and run.stopped)
 
 
 def owed(view: View, episode: Episode) -> int | None:
@@ -202,7 +296,36 @@ def owed(view: View, episode: Episode) -> int | None:
     mine = back.get(id(episode))
     if mine is not None:
         n, prompt = episode.reprefill, episode.prompt or 0
-        return None if n is None else max(0, n - max(0, prompt - (mine.displaced.live or 0)))
-    if id(episode) in gone:
+        return None if n is None else max(0, n - max(0, prompt - _left(view, mine)))
+    if id(episode) in gone or goes_unmissed(view, episode):
         return 0
     return episode.live
+
+
+def _left(view: View, back: Return) -> int:
+    """Live length that the returning conversation had when it last left a slot."""
+    request = back.episode.request
+    if back.how != "length" and request.conversation is not None and followed(view):
+        before = _last_of(view, request)
+        if before is not None and before.live_after is not None:
+            return before.live_after
+    return back.displaced.live or 0
+
+
+def _last_of(view: View, request: Request) -> Request | None:
+    for earlier in reversed(view.requests[: request.request - 1]):
+        if earlier.conversation == request.conversation and earlier.run == request.run:
+            return earlier
+    return None
+
+
+def switch_seconds(view: View, episodes: Sequence[Episode]) -> float:
+    """Seconds that storing and loading took at these switches: from the miss to its `prompt start`, or save and load."""
+    spent = 0.0
+    for episode in episodes:
+        work = sum(e.get("save_ms") or 0.0 for e in episode.of("kv_stored") if e.get("reason") == "evict")
+        work += sum(e.get("load_ms") or 0.0 for e in episode.of("kv_hit"))
+        missed, began = view.at(episode.miss), view.at(next(iter(episode.of("prompt_start")), None))
+        waited = began - missed if missed is not None and began is not None else 0.0
+        spent += max(work / 1000, waited if waited < 600 else 0.0)
+    return round(spent, 3)

@@ -20,7 +20,7 @@ def detect(view: View) -> Iterator[Sign]:
     text, count = Counter(e.text for e in lines).most_common(1)[0]
     yield event_sign(
         f"the device has no room for what the settings ask ({count} x one line)" if count > 1 else "the device has no room for what the settings ask",
-        [*dict.fromkeys(e for e in lines[:20])],
+        lines[:20],
         compact(
             {
                 "failures": len(lines),

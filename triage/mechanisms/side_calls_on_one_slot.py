@@ -9,7 +9,7 @@ from triage.episodes import Episode, total, total_s
 from triage.evidence import plural, trigger_sign
 from triage.mechanism import Mechanism, Replay, Sign
 from triage.mechanisms.slot_steal_shared_prefix import switch_figures
-from triage.turns import owed
+from triage.turns import owed, switch_seconds
 from triage.view import View
 
 
@@ -40,7 +40,7 @@ def detect(view: View) -> Iterator[Sign]:
             "side_calls_that_waited": waited(view, small) or None,
         }
 
-    yield from trigger_sign(view, "side-calls-on-one-slot", _explain, extra=extra, measure=lambda e: owed(view, e), cheap=False)
+    yield from trigger_sign(view, "side-calls-on-one-slot", _explain, extra=extra, measure=lambda e: owed(view, e), overhead=lambda e: switch_seconds(view, e), cheap=False)
 
 
 MECHANISM = Mechanism(

@@ -9,7 +9,7 @@ from triage.episodes import Episode, total
 from triage.evidence import plural, trigger_sign
 from triage.figures import compact
 from triage.mechanism import Mechanism, Replay, Sign
-from triage.turns import alternations, owed
+from triage.turns import alternations, owed, switch_seconds
 from triage.view import View
 
 
@@ -51,7 +51,7 @@ def detect(view: View) -> Iterator[Sign]:
     severity = "medium" if view.disk_in_use else "high"
     yield from trigger_sign(
         view, "slot-steal-shared-prefix", _explain, extra=lambda e: switch_figures(e, view),
-        measure=lambda e: owed(view, e), severity=severity
+        measure=lambda e: owed(view, e), overhead=lambda e: switch_seconds(view, e), severity=severity
     )
 
 

@@ -9,7 +9,7 @@ from triage.episodes import Episode, total
 from triage.evidence import plural, trigger_sign
 from triage.mechanism import Mechanism, Replay, Sign
 from triage.mechanisms.slot_steal_shared_prefix import switch_figures
-from triage.turns import alternations, owed
+from triage.turns import alternations, owed, switch_seconds
 from triage.view import View
 
 
@@ -36,7 +36,7 @@ def detect(view: View) -> Iterator[Sign]:
             "done_on_purpose": any(e.of("slot_evicting") for e in episodes) or None,
         }
 
-    yield from trigger_sign(view, "slot-steal-trivial-prefix", _explain, extra=extra, measure=lambda e: owed(view, e))
+    yield from trigger_sign(view, "slot-steal-trivial-prefix", _explain, extra=extra, measure=lambda e: owed(view, e), overhead=lambda e: switch_seconds(view, e))
 
 
 MECHANISM = Mechanism(

@@ -9,7 +9,7 @@ from triage.episodes import Episode
 from triage.evidence import trigger_sign
 from triage.mechanism import Mechanism, Replay, Sign
 from triage.mechanisms.slot_steal_shared_prefix import switch_figures
-from triage.turns import owed
+from triage.turns import owed, switch_seconds
 from triage.view import View
 
 
@@ -29,7 +29,7 @@ def detect(view: View) -> Iterator[Sign]:
         )
 
     severity = "medium" if view.disk_in_use else "high"
-    yield from trigger_sign(view, "too-few-slots", explain, extra=extra, severity=severity, measure=lambda e: owed(view, e))
+    yield from trigger_sign(view, "too-few-slots", explain, extra=extra, severity=severity, measure=lambda e: owed(view, e), overhead=lambda e: switch_seconds(view, e))
 
 
 MECHANISM = Mechanism(
