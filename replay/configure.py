@@ -17,6 +17,11 @@ from replay.workload import Workload
 DEFAULT_PROFILE: Final = "ds4-2026-08"
 #: `slots` of an option set: one slot without `--batched-session`
 SINGLE: Final = "single"
+#: options of the disk cache; a server that is named with one of them has the others at their defaults
+DISK_OPTIONS: Final = (
+    "kv_disk", "kv_disk_space_mb", "kv_cache_min_tokens", "kv_cache_cold_max_tokens",
+    "kv_cache_continued_interval_tokens", "kv_cache_boundary_trim_tokens", "kv_cache_boundary_align_tokens",
+)  # fmt: skip
 _OPTIONS: Final = frozenset(part.name for part in fields(ServerConfig)) - {"slots", "generation", "sizes"}
 #: a family's size rule that is further off than this from a log's own `size=` figures is not used
 _SIZE_ERROR: Final = 0.01
@@ -47,6 +52,9 @@ def _config(
     if options.get("server"):  # another server is asked for: the policy that the log shows is not its own
         for seam in ("scheduler", "reuse", "store"):
             from_log.pop(seam, None)
+        if any(name in options for name in DISK_OPTIONS):  # and its disk is described: whole, by its defaults
+            for name in DISK_OPTIONS:
+                from_log.pop(name, None)
     from_log["ring_rows"] = said.get("raw_kv_rows") or None
     from_log["exact_tool_replay"] = said.get("exact_dsml_tool_replay")
     family = options.get("family") or (reading and reading.server.family) or workload.family
