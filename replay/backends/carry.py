@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from time import perf_counter
 from typing import Any
 
@@ -67,8 +68,8 @@ class Carrier:
     ended."""
 
     def __init__(
-        self, workload: Workload, configs: Sequence[ServerConfig], engine: Engine, tokens: TokenMap, shelf: Shelf,
-        plan: Plan, prover: Prover, progress: Callable[[int], None],
+        self, workload: Workload, configs: Sequence[ServerConfig], engine: Engine, tokens: TokenMap,
+        shelf: Shelf, plan: Plan, prover: Prover, progress: Callable[[int], None],
     ) -> None:  # fmt: skip
         self.workload, self.configs, self.engine, self.tokens = workload, configs, engine, tokens
         self.shelf, self.plan, self.prover, self.progress = shelf, plan, prover, progress
@@ -79,14 +80,26 @@ class Carrier:
         self.unsound: list[Unsound] = []
         self.spent = Spent()
         self.disk_peak = 0
-        self._do: dict[type, Callable[[Any], None]] = {
-            Started: self._started, Missed: self._missed, Rewound: self._rewound, Stored: self._stored,
-            EvictedFile: self._evicted, Discarded: self._discarded, Restored: self._restored, Begun: self._begun,
-            Prefilled: self._prefilled, PromptDone: self._prompt_done, Canonicalised: self._canonicalised,
-            Finished: self._finished, Ended: self._ended,
-        }  # fmt: skip
+        self._do = self._handlers()
         for file in workload.files:
             shelf.keep(file.id, file.size_bytes, None)
+
+    def _handlers(self) -> dict[type, Callable[[Any], None]]:
+        return {
+            Started: self._started,
+            Missed: self._missed,
+            Rewound: self._rewound,
+            Stored: self._stored,
+            EvictedFile: self._evicted,
+            Discarded: self._discarded,
+            Restored: self._restored,
+            Begun: self._begun,
+            Prefilled: self._prefilled,
+            PromptDone: self._prompt_done,
+            Canonicalised: self._canonicalised,
+            Finished: self._finished,
+            Ended: self._ended,
+        }
 
     def run(self, log: Sequence[Decision]) -> None:
         """All decisions, in their order; the steps of one decode batch stand together."""
@@ -105,12 +118,10 @@ class Carrier:
             at += 1
 
     def _batch(self, log: Sequence[Decision], at: int) -> list[Decoded]:
-        first, batch = log[at], []
+        first = log[at]
         assert isinstance(first, Decoded)
-        for row in log[at : at + first.batch]:
-            if isinstance(row, Decoded) and row.at_s == first.at_s:
-                batch.append(row)
-        return batch
+        rows = [row for row in log[at : at + first.batch] if isinstance(row, Decoded)]
+        return [row for row in rows if row.at_s == first.at_s]
 
     def _name(self, request: int | None, decision: object, why: str) -> None:
         self.unsound.append(Unsound(request, type(decision).__name__, why))
@@ -224,11 +235,8 @@ class Carrier:
         prompt = self.tokens.of(self.workload.by_number[row.request].prompt, row.request)
         common = slot.resident.common(prompt)
         if row.fit and not slot.broken and common != size(row.common):
-            self._name(
-                row.request,
-                row,
-                f"common={row.common}, the caches agree for {common * self.tokens.scale.factor}",
-            )
+            agree = common * self.tokens.scale.factor
+            self._name(row.request, row, f"common={row.common}, the caches agree for {agree}")
         self.prover.missed(row, slot.resident, prompt, common)
 
     def _rewound(self, row: Rewound) -> None:
@@ -255,7 +263,8 @@ class Carrier:
             resident.reset()
         elif resident.length != start or resident.common(slot.target) < start:
             agree = min(resident.common(slot.target), start)
-            why = f"{start} reused tokens are claimed, the cache holds {resident.length}, {agree} of them the prompt's"
+            held = f"the cache holds {resident.length}, {agree} of them the prompt's"
+            why = f"{start} reused tokens are claimed, {held}"
             self._name(row.request, row, why)
             self._compute(slot, slot.target[:start])
             return
@@ -358,13 +367,11 @@ class Carrier:
 
 
 def pieces(start: int, end: int, quantum: int, chunk: int) -> list[tuple[int, int]]:
-    """R6.4: pieces of `quantum` from `start`; without (0), chunks that end on absolute multiples of
-    `chunk`."""
-    cuts = (
-        range(start + quantum, end, quantum) if quantum else range(start - start % chunk + chunk, end, chunk)
-    )
-    edges = [start, *cuts, end]
-    return list(zip(edges, edges[1:], strict=False))
+    """R6.4: pieces of `quantum` from `start`; without (0), chunks ending on multiples of `chunk` (R6.2)."""
+    if start == end:  # tokens that a scaled replay rounds away
+        return []
+    size, first = (quantum, start) if quantum else (chunk, start - start % chunk)
+    return list(pairwise([start, *range(first + size, end, size), end]))
 
 
 def _equal(resident: Any, state: Tokens) -> bool:

@@ -52,7 +52,7 @@ def _mlx() -> Any:
     try:
         import mlx.core as mx
     except (ImportError, OSError) as error:
-        hint = 'pip install "mlx[cpu]" on Linux, mlx on a Mac, "ds4scope[cuda]" for an NVIDIA GPU; --backend counts needs none'
+        hint = 'pip install "ds4scope[cuda]" for an NVIDIA GPU, mlx on a Mac; --backend counts needs no MLX'
         raise DeviceError("E-MLX", f"MLX cannot be loaded here ({error})", hint=hint) from error
     return mx
 

@@ -26,12 +26,17 @@ SMALLER: Final = "divide all token quantities with --scale N, or use another dev
 #: why upstream does not go back, in one sentence a family
 UPSTREAM: Final = {
     "deepseek-v4": (
-        "ds4 cuts only the token list of a DeepSeek session, and neither the ring of raw rows nor the compressors' "
-        "pending inputs are brought back, so it keeps a live prefix whole or not at all (R3.3, section 7)"
+        "ds4 cuts only the token list of a DeepSeek session, and neither the ring of raw rows nor the"
+        " compressors' pending inputs come back, so it keeps a live prefix whole or not at all"
+        " (R3.3, section 7)"
+    ),
+    "glm": (
+        "ds4 goes back with GLM only where a prompt ends inside the live tokens (R7.1), and starts again at"
+        " any other mismatch, although the rows can be cut anywhere (section 7)"
     ),
     "qwen-next": (
-        "a recurrent state sums up every token it has seen, so without a state saved at the common prefix ds4 can "
-        "only start again (section 7)"
+        "a recurrent state sums up every token it has seen, so without a state saved at the common prefix"
+        " ds4 can only start again (section 7)"
     ),
 }
 
@@ -164,11 +169,10 @@ def _notes(family: str, carrier: Carrier, scale: Scale) -> tuple[str, ...]:
     notes = []
     if scale.factor > 1:
         notes.append(
-            f"all token quantities and thresholds divided by {scale.factor}, rounded up; decisions were taken at "
-            "full size"
+            f"all token quantities and thresholds divided by {scale.factor}, rounded up;"
+            " decisions were taken at full size"
         )
-    lost = [view for view in carrier.prover.rewinds if not view.sound]
-    if lost:
+    if carrier.prover.rewinds:
         notes.append(UPSTREAM.get(family.removesuffix("-pro"), ""))
     return tuple(note for note in notes if note)
 

@@ -47,6 +47,8 @@ class Session:
         mx.eval(self.last)
 
     def _extend(self, tokens: Tokens) -> None:
+        if not len(tokens):
+            return
         first = self.length
         self._append(tokens)
         for tile in tiles(first, first + len(tokens), self.model.tile):
