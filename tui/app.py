@@ -26,7 +26,7 @@ from tui.keys import APP_KEYS, MAIN_KEYS, Habits, Key, bindings
 from tui.main import MainScreen
 from tui.moments import Filter, mask
 from tui.rawlog import RawFile, RawLog
-from tui.scene import Setting, build
+from tui.scene import Setting, build, refilter
 from tui.session import Session
 from tui.tables import Frozen, Tables
 from tui.versus import parse_policy, versus
@@ -197,10 +197,8 @@ class TimelineApp(App[None]):
         """Show only what passes. Raises UsageError for names that this log does not have."""
         scene = self.session.scene
         keep = mask(scene, wanted, self.findings.mechanisms())
-        axis = scene.axis
-        made = build(self.frozen, scene.setting, axis=axis.kind, keep=keep, span=(axis.lo, axis.hi))
         self.session.filter = wanted
-        self.session.show(made)
+        self.session.show(refilter(scene, self.frozen, keep))
         self.main.renew()
 
     def turn_axis(self) -> None:

@@ -14,7 +14,8 @@ from textual.widgets.option_list import Option
 from parser.errors import Ds4scopeError
 from tui.keys import COMPARE_KEYS, bindings
 from tui.panes import content
-from tui.scene import AxisChoice, Scene, Setting, build
+from tui.placing import AxisChoice
+from tui.scene import Scene, Setting, build
 from tui.session import Session
 from tui.timeline import Timeline
 from tui.verdict import decision_lines, totals_lines

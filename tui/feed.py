@@ -22,7 +22,8 @@ from parser.request import Request
 from parser.trace import TraceRequest
 from tui.axis import origin
 from tui.book import Book
-from tui.scene import AxisChoice, Scene, Setting, build
+from tui.placing import AxisChoice
+from tui.scene import Scene, Setting, build
 from tui.tables import Deleted, Frozen, Tables
 
 _PERIOD: Final = 0.25  # seconds between two pictures while reading

@@ -8,18 +8,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Final, Literal
+from typing import Final
 
 import polars as pl
 
 from tui.axis import Axis
 from tui.lod import LaneIndex
+from tui.placing import AxisChoice, choose, placed
 from tui.tables import DECODE, LOADING, PREFILL, SURE, Frozen
 
-AxisChoice = Literal["auto", "time", "order"]
-
-_TIMED_SHARE: Final = 0.6  # with fewer requests timed than this, the order of requests is the better axis
-_BUSY: Final = 0.92  # share of its unit that a request fills on the order axis
 _UNPLACED_LANES: Final = 4
 
 
@@ -111,8 +108,8 @@ def build(
 ) -> Scene:
     """The scene of `frozen` columns. `keep` (bool a request) hides what a filter leaves out; `span` fixes the
     ends of a time axis where more of the log is still to be read."""
-    chosen, why = _choose(frozen.requests, axis)
-    table = _placed(frozen.requests, chosen)
+    chosen, why = choose(frozen.requests, axis)
+    table = placed(frozen.requests, chosen)
     table = table.with_columns(keep=pl.lit(True) if keep is None else keep)
     lo, hi = _ends(table, chosen, span)
     lanes = _lanes(table, setting, hi)
@@ -139,62 +136,15 @@ def refilter(scene: Scene, frozen: Frozen, keep: pl.Series | None) -> Scene:
     return replace(made, axis=axis, read_to=scene.read_to)
 
 
-def _choose(requests: pl.DataFrame, wanted: AxisChoice) -> tuple[Literal["time", "order"], str]:
-    timed = requests["start_s"].drop_nulls()
-    enough = len(requests) == 0 or len(timed) >= _TIMED_SHARE * len(requests)
-    if wanted == "order":
-        return "order", ""
-    if not enough:
-        return "order", "no clock in this log: requests in order, widths are not times"
-    if len(timed) > 1 and timed.min() == timed.max() and requests["total_s"].sum() == 0:
-        return "order", "all stamps are equal: requests in order, widths are not times"
-    return "time", ""
-
-
-def _placed(requests: pl.DataFrame, kind: str) -> pl.DataFrame:
-    """Adds row, begin <= start <= prefilled <= end (axis units) and `timed` (False: a guessed time)."""
-    table = requests.with_row_index("row").with_columns(pl.col("row").cast(pl.Int64))
-    return table.with_columns(_by_time() if kind == "time" else _by_order()).with_columns(
-        begin=pl.min_horizontal("begin", "start"),
-        prefilled=pl.max_horizontal("prefilled", "start"),
-        end=pl.max_horizontal("end", "prefilled", "start"),
-        timed=pl.col("start_s").is_not_null(),
-    )
-
-
-def _by_time() -> list[pl.Expr]:
-    start = pl.col("start_s").fill_null(strategy="forward").fill_null(strategy="backward").fill_null(0.0)
-    to_end = pl.col("end_s") - start
-    whole = pl.coalesce("total_s", to_end, "prefill_s").fill_null(0.0).clip(0)
-    return [
-        (start - pl.col("load_s") - pl.col("save_s")).alias("begin"),
-        start.alias("start"),
-        (start + pl.coalesce("prefill_s", whole)).alias("prefilled"),
-        (start + whole).alias("end"),
-    ]
-
-
-def _by_order() -> list[pl.Expr]:
-    row = pl.col("row").cast(pl.Float64)
-    moved = pl.col("evicted").fill_null(0) + pl.col("disk_hit").fill_null(0) > 0
-    start = row + pl.when(moved).then(0.16).otherwise(0.04)
-    share = (pl.col("prefill_s") / pl.col("total_s")).fill_nan(0.5).fill_null(0.5).clip(0.25, 0.75)
-    return [
-        row.alias("begin"),
-        start.alias("start"),
-        (start + share * (row + _BUSY - start)).alias("prefilled"),
-        (row + _BUSY).alias("end"),
-    ]
-
-
 def _ends(table: pl.DataFrame, kind: str, span: tuple[float, float] | None) -> tuple[float, float]:
     if kind == "order":
         return 0.0, float(max(1, len(table)))
     if not len(table):
         return span or (0.0, 1.0)
-    lo, hi = _number(table["begin"].min()), _last(table, 1.0)
-    lo, hi = (min(lo, span[0]), max(hi, span[1])) if span else (lo, hi)
-    return lo, hi if hi - lo > 1e-3 else lo + 1.0
+    lo, last = _number(table["begin"].min()), _last(table, 1.0)
+    if span:
+        return min(lo, span[0]), max(last, span[1])
+    return lo, last + max(0.01 * (last - lo), 0.01)  # so that what comes last can be seen
 
 
 def _last(table: pl.DataFrame, otherwise: float) -> float:
@@ -220,9 +170,10 @@ def fitting(limit: float | None, highest: float) -> int:
 
 
 def _run_ends(table: pl.DataFrame) -> pl.DataFrame:
-    """run -> when the next process begins (all slots are empty again)."""
-    firsts = table.group_by("run").agg(pl.col("begin").min()).sort("run")
-    return firsts.with_columns(free=pl.col("begin").shift(-1)).select("run", "free")
+    """run -> when the next process begins (all slots are empty again): somewhere between their requests."""
+    runs = table.group_by("run").agg(pl.col("begin").min(), pl.col("end").max()).sort("run")
+    between = (pl.min_horizontal("end", pl.col("begin").shift(-1)) + pl.col("begin").shift(-1)) / 2
+    return runs.select("run", free=between)
 
 
 def _restarts(table: pl.DataFrame) -> tuple[float, ...]:
