@@ -66,6 +66,7 @@ class Offers:
     def __init__(self, lines: list[Physical], parse: Parse, source: int) -> None:
         self.lines, self.source = lines, source
         self._parse, self._parsed = parse, dict[tuple[str, str | None], Event]()
+        self._widths: dict[int, int] = {}
         self.excerpt = 0
         self.block: int | None = None  # of the excerpt that is open, None between excerpts
 
@@ -130,21 +131,39 @@ class Offers:
             text, alone = self.going_on(self.lines[ahead], self.lines[at - 1])
             if text is None or (alone[0] and is_event(best.event)):
                 break
-            tries = [self.longer(one, glue, text, ahead) for one in tries for glue in (" ", "")]
+            tries = [self.longer(one, glue, text, ahead) for one in tries for glue in self.glues(ahead)]
             longest = max(tries, key=_gain, default=found)
-            if _gain(longest) > max(_gain(best), alone) or _unfinished(
-                best.line.text, self.lines[ahead].text
-            ):
+            gain, least = _gain(longest), max(_gain(best), alone)
+            cut = self.is_cut(ahead) and is_event(longest.event) and gain >= least
+            if gain > least or cut or _unfinished(best.line.text, self.lines[ahead].text):
                 best, end, tries = longest, ahead + 1, [longest]
             elif is_event(best.event):
                 break
             tries = [one for one in tries if one.line.comment is None]
         return best, end
 
-    def going_on(self, line: Physical, before: Physical) -> tuple[str | None, tuple[bool, int]]:
+    def glues(self, ahead: int) -> tuple[str, str]:
+        """What may stand between a line and the one before it, the likelier first: a blank that the wrap
+        swallowed, or nothing where lines are cut at one width or a file name is cut."""
+        before, here = self.lines[ahead - 1].text, self.lines[ahead].text
+        inside = self.is_cut(ahead) and not before.endswith(" ") and not here.startswith(" ")
+        return ("", " ") if inside or _cut_name(before, here) else (" ", "")
+
+    def is_cut(self, ahead: int) -> bool:
+        """Whether the line before is as wide as the lines of its block are cut."""
+        return len(self.lines[ahead - 1].text) == self.width(self.lines[ahead].block)
+
+    def width(self, block: int) -> int:
+        """The length at which the lines of a block are cut; -1 where no two of the longest are alike."""
+        if block not in self._widths:
+            lengths = sorted(len(line.text) for line in self.lines if line.block == block)[-2:]
+            self._widths[block] = lengths[0] if len(lengths) == 2 and lengths[0] == lengths[1] else -1
+        return self._widths[block]
+
+    def going_on(self, line: Physical, before: Physical) -> tuple[str | None, tuple[bool, int, int]]:
         """The text of a line that may go on with the one before (of its block, without a head), else None;
         and what it is worth alone."""
-        nothing = None, (False, 0)
+        nothing = None, (False, 0, 0)
         if line.block != before.block or line.place != before.place or _OTHER_PROGRAM.match(line.text):
             return nothing
         if line.place == "text" and "`" in line.text:
@@ -152,7 +171,8 @@ class Offers:
         peeled = peel(unescaped(line.text))
         if len(peeled) > 1 or peeled[0].stamp or peeled[0].program:
             return nothing
-        return unescaped(line.text).strip(), _gain(self.offer(peeled[0], line, "excerpt"))
+        text = unescaped(line.text).strip().rstrip("*~`").removesuffix('",')
+        return text, _gain(self.offer(peeled[0], line, "excerpt"))
 
     def longer(self, found: Found, glue: str, text: str, ahead: int) -> Found:
         end = self.lines[ahead]
@@ -257,7 +277,8 @@ class Offers:
         parts = [part for part in text.split("\n") if part.strip()]
         if len(parts) > 1 and all(self.counted(part, here, place) for part in parts):
             return [one for part in parts for one in self.counted(part, here, place)]
-        return self.counted(" ".join(part.strip() for part in parts), here, place)
+        ways = [self.counted(glue.join(part.strip() for part in parts), here, place) for glue in (" ", "")]
+        return max(ways, key=lambda found: [_gain(one) for one in found])
 
     def counted(self, text: str, here: Physical, place: str) -> list[Found]:
         offers = (self.offer(peeled, here, place) for peeled in peel(unescaped(text)))
@@ -294,13 +315,21 @@ def _may_go_on(line: Line) -> bool:
 
 def _unfinished(text: str, below: str) -> bool:
     """A line that ends with a sign of going on, before one set in far below it; or a file name cut in two."""
-    if re.search(r" file=\S*$", text) and not text.endswith(".kv"):
-        return bool(re.fullmatch(r"\s*[0-9a-f]*\.?kv\s*", below))
+    if _cut_name(text, below):
+        return True
     return text.endswith((";", ",", "(")) and len(below) - len(below.lstrip()) >= _DEEP
 
 
-def _gain(found: Found) -> tuple[bool, int]:
-    return is_event(found.event), known_fields(found.event)
+def _cut_name(text: str, below: str) -> bool:
+    """Whether a checkpoint's file name begins on one line and ends on the next."""
+    found = re.search(r" file=\S*$", text)
+    return found is not None and not text.endswith(".kv") and (text + below.strip(" *~`")).endswith(".kv")
+
+
+def _gain(found: Found) -> tuple[bool, int, int]:
+    """How well a text reads: as an event, with many fields, with little that no rule knows."""
+    rest = found.event.extra.get("rest", "")
+    return is_event(found.event), known_fields(found.event), -len(rest)
 
 
 def runs_on(event: Event) -> bool:

@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parser.event import KINDS
@@ -196,11 +196,12 @@ def test_a_line_counts_in_every_block(look, block):
     assert counts(BEFORE + "\n".join(BLOCKS[block](lines)) + AFTER) == EXPECTED
 
 
+@settings(deadline=None)
 @given(look=st.sampled_from(sorted(LINES)), block=st.sampled_from(sorted(BLOCKS)[:16]))
 def test_looks_and_blocks_combine(look, block):
     lines = [LINES[look](line, n) for n, line in enumerate(LOG[:5], 1)]
     found = counts(BEFORE + "\n".join(BLOCKS[block](lines)) + AFTER)
-    if "table cell" not in look and "bare cell" not in look:
+    if "cell" not in look and not ("column" in block and "j" in look):  # no one wraps a cell or a JSON record
         assert found == {"live_miss": 1, "kv_evicted": 1, "kv_stored": 1, "kv_hit": 1, "prompt_start": 1}
 
 
@@ -418,6 +419,7 @@ def test_a_report_is_told_from_a_log(tmp_path, name, text, report):
     assert is_report(source) is report
 
 
+@settings(deadline=None)
 @given(st.text(alphabet='`>|~# \n\t-*:.…<!>abkv=0123456789[]{}"\\', max_size=400))
 def test_no_text_breaks_it(text):
     lines, _ = read(text)
@@ -427,6 +429,7 @@ def test_no_text_breaks_it(text):
         assert line.offset >= 0 and line.offset + line.length <= len(text.encode())
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=300))
 def test_no_bytes_break_it(data):
     read(data)
