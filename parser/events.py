@@ -65,7 +65,41 @@ def read_events(
     seq, chosen = 0, text_lane(lane)
     for source in find_sources(list(inputs)):
         for block in iter_blocks(source, max_bytes=max_bytes):
-            lines = clean_lines(block.data, block.line, block.offset, block.source)
-            events = [event_of(line, at, chosen) for at, line in enumerate(lines, seq)]
-            seq += len(events)
-            yield EventLog(events)
+            if lane == "lark":
+                lines = clean_lines(block.data, block.line, block.offset, block.source)
+                log = EventLog([event_of(line, at, chosen) for at, line in enumerate(lines, seq)])
+            else:
+                log = fast(block, seq, chosen)
+            seq += sum(log.counts.values())
+            yield log
+
+
+@lru_cache(maxsize=1)
+def _fast_lane():
+    from parser.columns import FastLane
+    return FastLane(grammar())
+
+
+def fast(block, seq, chosen):
+    import polars as pl
+    from parser.columns import schema
+    taken = _fast_lane().take(block.data, block.line, block.offset, block.source)
+    lines = []
+    for line, offset, length in taken.left:
+        at = offset - block.offset
+        lines += clean_lines(block.data[at:at + length], line, offset, block.source)
+    frames = {}
+    offsets = [pl.Series("offset", [l.offset for l in lines], dtype=pl.Int64)]
+    for kind, parts in taken.frames.items():
+        columns = schema(grammar(), kind)
+        f = pl.concat(parts, how="diagonal") if len(parts) > 1 else parts[0]
+        frames[kind] = f
+        offsets.append(f["offset"])
+    all_offsets = pl.concat(offsets).sort()
+    for kind, f in frames.items():
+        columns = schema(grammar(), kind)
+        f = f.with_columns(seq=all_offsets.search_sorted(f["offset"]).cast(pl.Int64) + seq)
+        f = f.select([(pl.col(c) if c in f.columns else pl.lit(None, t).alias(c)) for c, t in columns.items()])
+        frames[kind] = f.sort("seq")
+    seqs = all_offsets.search_sorted(offsets[0]).cast(pl.Int64) + seq
+    return EventLog([event_of(l, at, chosen) for l, at in zip(lines, seqs)], frames)

@@ -162,7 +162,9 @@ class TextLane:
         return _Span(field, kind, start, end)
 
     def explain(self, text: str) -> NearMiss | None:
-        """The rule that `text` follows the longest without being a line of it; None if it follows none."""
+        """The rule that `text` follows the longest without being a line of it; None if it follows none or is one."""
+        if self.parse(text):
+            return None
         misses = [miss for rule in self._alike(text) if (miss := self._miss(rule, text))]
         return max(misses, key=lambda miss: miss.column, default=None)
 

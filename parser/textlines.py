@@ -22,6 +22,8 @@ MAX_TEXT: Final = 1 << 16
 ERROR_BYTES: Final = 4096
 SNIPPET_BYTES: Final = 500
 TEXT_SNIPPET_BYTES: Final = 300
+#: So many lines behind the budget of a record are asked for a certain stamp.
+AFTER_RECORD: Final = 64
 
 #: Every line that can open a record of several lines holds one of these.
 OPENERS: Final = (b"_snippet: ", b' error="')
@@ -168,7 +170,7 @@ def _continues(lines: Sequence[Line], at: int, here: int, stop: int) -> bool:
         return opener.stamp is not None or line.program is None
     if opener.stamp is None or len(line.stamp) != len(opener.stamp):
         return False
-    beyond = next((one.stamp for one in lines[stop:] if one.stamp and len(one.stamp) == len(line.stamp)), None)
+    beyond = next((one.stamp for one in lines[stop : stop + AFTER_RECORD] if one.stamp and len(one.stamp) == len(line.stamp)), None)
     return not _fits(opener.stamp, line.stamp, beyond)
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 #: The head of nearly every line of an unwrapped log, its length, and the length of the stamp in it.
-PLAIN: Final = r"^[0-9]{4} [0-9]{2}:[0-9]{2}:[0-9]{2} ds4-server: "
+PLAIN: Final = r"[0-9]{4} [0-9]{2}:[0-9]{2}:[0-9]{2} ds4-server: "
 PLAIN_LENGTH: Final = 26
 STAMP_LENGTH: Final = 13
 
@@ -52,6 +52,8 @@ HEAD: Final = (
     rf"|{_WRAPPERS}(?:{_GREP})?{_PROGRAM}"
     rf"|{_WRAPPERS})"
 )
+#: What may stand in front of a plain head
+FRONT: Final = rf"^{_WRAPPERS}(?:{_CLOCK} )?(?:{_GREP})?$"
 #: Another program's name, which may stand before the lines of the disk store (log-formats 1)
 OTHER_PROGRAM: Final = r"^([A-Za-z][A-Za-z0-9_.-]{0,40}): (?:kv cache |KV disk cache )"
 #: Where another line of the server begins inside a line (three stdio calls without a lock)
@@ -78,6 +80,32 @@ def unwrap(text: str) -> tuple[str | None, str | None, str]:
 
 def unwrap_column(lines: pl.Series) -> pl.DataFrame:
     """The same for a column of uncoloured lines: `stamp`, `program`, `text`."""
+    import polars as pl
+
+    at = lines.str.find(PLAIN).cast(pl.Int64).fill_null(-1)
+    if (at == 0).all():
+        return _cut(lines.to_frame("raw").with_columns(at=at))
+    raw = lines.to_frame("raw").with_columns(at=at)
+    front = pl.col("raw").str.head("at")
+    wrapped = (front.str.len_bytes() == pl.col("at")) & front.str.contains(FRONT)
+    raw = raw.with_columns(plain=(pl.col("at") == 0) | ((pl.col("at") > 0) & wrapped)).with_row_index("row")
+    simple, others = raw.filter("plain"), raw.filter(~pl.col("plain"))
+    both = [_cut(simple).with_columns(row=simple["row"]), _general(others["raw"]).with_columns(row=others["row"])]
+    return pl.concat(both).sort("row").drop("row")
+
+
+def _cut(rows: pl.DataFrame) -> pl.DataFrame:
+    """Lines with a plain head at character `at`."""
+    import polars as pl
+
+    return rows.select(
+        stamp=pl.col("raw").str.slice("at", STAMP_LENGTH),
+        program=pl.lit("ds4-server"),
+        text=pl.col("raw").str.slice(pl.col("at") + PLAIN_LENGTH).str.strip_chars_start(" \t"),
+    )
+
+
+def _general(lines: pl.Series) -> pl.DataFrame:
     import polars as pl
 
     groups = lines.str.extract_groups(f"^({HEAD[1:]})").struct.unnest()

@@ -1,0 +1,293 @@
+"""The fast lane: a block of a log as columns. Literals dispatch, Rust's regular expressions extract.
+
+It takes the lines whose meaning the printed forms settle; the others come back as stretches of the block and
+go to the text lane. Both lanes read the same grammar, so on every line they say the same.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+import polars as pl
+
+from parser.event import BULK_KINDS
+from parser.grammar import Grammar, Group, Template
+from parser.textlines import AFTER_RECORD, ERROR_BYTES, MAX_TEXT, OPENERS
+from parser.wrappers import COLOUR, GLUED, MARK, OTHER_PROGRAM, unwrap_column
+
+DTYPES: Final[dict[str, pl.DataType]] = {
+    "INT": pl.Int64(),
+    "FLOAT": pl.Float64(),
+    "FLAGS": pl.List(pl.String),
+    "LIST": pl.List(pl.String),
+    "TRUE": pl.Boolean(),
+}
+#: Columns of every frame in front of the fields, but for `seq`.
+PLACE: Final[dict[str, pl.DataType]] = {
+    "line": pl.Int64(),
+    "offset": pl.Int64(),
+    "stamp": pl.String(),
+    "_length": pl.Int64(),
+    "_source": pl.Int32(),
+    "_rule": pl.String(),
+}
+_BLANKS: Final = " \t\r"
+MAX_VARIANTS: Final = 12
+_FREE: Final = ("TEXT", "PATH")
+_SUBSTITUTE: Final = "\x1a"
+_OPENS: Final = '_snippet: |(?:finish=|checkpoint )[^"]* error="'
+_CLOSES: Final = r' error="(?s:.*)"(?: +[0-9.]+s)?$'
+
+codecs.register_error(
+    "ds4scope-same-length", lambda error: (_SUBSTITUTE * (error.end - error.start), error.end)  # type: ignore[attr-defined]
+)
+
+
+def schema(grammar: Grammar, kind: str) -> dict[str, pl.DataType]:
+    """Columns of the frame of `kind`: place, fields in the order of the grammar, foreign fields, the message."""
+    fields = {name: DTYPES.get(word, pl.String()) for name, word in grammar.fields(kind).items()}
+    return {"seq": pl.Int64(), **PLACE, **fields, "extra": pl.String(), "_text": pl.String()}
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What the fast lane makes of a block: frames by kind (columns as `schema`, without `seq` and those that
+    no line fills), and what it leaves to the text lane: (line, offset, length) of stretches of whole lines."""
+
+    frames: dict[str, list[pl.DataFrame]]
+    left: list[tuple[int, int, int]]
+
+
+class FastLane:
+    """Takes blocks one after the other; kinds that were frequent in the last block are tried first."""
+
+    def __init__(self, grammar: Grammar) -> None:
+        self._templates: dict[str, list[_Extractor]] = {}
+        for template in grammar.templates:
+            self._templates.setdefault(template.rule.kind, []).append(_Extractor(template))
+        self._hits = {kind: _dispatcher(kind_templates) for kind, kind_templates in self._templates.items()}
+        self._any = _dispatcher([one for several in self._templates.values() for one in several])
+        self._order = sorted(self._templates, key=lambda kind: kind not in BULK_KINDS)
+
+    def take(self, data: bytes, line: int, offset: int, source: int) -> Taken:
+        """The events of one block of whole lines, which begins with line `line` at byte `offset`."""
+        lines = physical(data, line, offset)
+        rows, odd = _cleaned(lines, data)
+        frames, rest, cut = self._dispatch(rows)
+        foreign, unsettled = self._foreign(rest)
+        if len(foreign):
+            frames["foreign"] = [foreign.with_columns(_rule=pl.lit(""))]
+        left = pl.concat([odd, *(frame["line"] for frame in (*cut, unsettled))]).unique().sort()
+        place = pl.lit(source, pl.Int32).alias("_source")
+        placed = {kind: [frame.with_columns(place) for frame in several] for kind, several in frames.items()}
+        return Taken(placed, _stretches(lines, left))
+
+    def _dispatch(self, rows: pl.DataFrame) -> tuple[dict[str, list[pl.DataFrame]], pl.DataFrame, list[pl.DataFrame]]:
+        """(frames, rows of no printed form, rows of one that need a closer look)."""
+        frames: dict[str, list[pl.DataFrame]] = {}
+        cut: list[pl.DataFrame] = []
+        for kind in self._order:
+            if rows.is_empty():
+                break
+            hit = self._hits[kind](rows["_text"])
+            if hit.any():
+                found, others, odd = self._extract(kind, rows.filter(hit))
+                if found or odd:
+                    frames[kind] = found
+                    cut += odd
+                    rows = _merged(rows.filter(~hit), others)
+        self._order.sort(key=lambda kind: -sum(map(len, frames.get(kind, ()))))
+        return frames, rows, cut
+
+    def _extract(self, kind: str, rows: pl.DataFrame) -> tuple[list[pl.DataFrame], pl.DataFrame, list[pl.DataFrame]]:
+        found: list[pl.DataFrame] = []
+        cut: list[pl.DataFrame] = []
+        for extractor in self._templates[kind]:
+            if rows.is_empty():
+                break
+            taken, rows, odd = extractor.extract(rows)
+            found, cut = found + taken, cut + odd
+        return found, rows, cut
+
+    def _foreign(self, rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """(lines that hold nothing of the server, lines that may)."""
+        if rows.is_empty():
+            return rows.drop("program"), rows
+        text = rows["_text"]
+        tidy = text.str.replace_all("  +", " ")
+        maybe = self._any(tidy) | (rows["program"] == "ds4-server").fill_null(False) | text.str.contains(GLUED)
+        maybe |= text.str.contains(OTHER_PROGRAM) & rows["program"].is_null()
+        return rows.filter(~maybe).drop("program"), rows.filter(maybe)
+
+
+def _merged(rows: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
+    return pl.concat([rows, others]).sort("line") if len(others) else rows
+
+
+def _dispatcher(extractors: Iterable[_Extractor]) -> Callable[[pl.Series], pl.Series]:
+    """A test whether a text holds any of the needles."""
+    needles = list(dict.fromkeys(extractor.template.needle for extractor in extractors))
+    if len(needles) == 1:
+        return lambda text: text.str.contains(needles[0], literal=True)
+    return lambda text: text.str.contains_any(needles)
+
+
+class _Extractor:
+    """Applies one template to rows that may hold it: first the variants that this log has shown to print."""
+
+    def __init__(self, template: Template) -> None:
+        self.template = template
+        self._all = _Form(template)
+        self._variants: list[_Form] = []
+
+    def extract(self, rows: pl.DataFrame) -> tuple[list[pl.DataFrame], pl.DataFrame, list[pl.DataFrame]]:
+        """(frames of the lines of this form, the other rows, rows of this form that need a closer look)."""
+        found: list[pl.DataFrame] = []
+        odd: list[pl.DataFrame] = []
+        for form in self._variants:
+            rows = form.extract(rows, found, odd)
+        while len(rows) and (form := self._new(rows["_text"][0])):
+            rows = form.extract(rows, found, odd)
+        if len(rows):
+            rows = self._all.extract(rows, found, odd)
+        return found, rows, odd
+
+    def _new(self, text: str) -> _Form | None:
+        """The variant that `text` is, if it is a new one and holds no free text (which could hide an optional)."""
+        variant = self.template.like(text) if len(self._variants) < MAX_VARIANTS else None
+        if variant is None or any(group.type in _FREE for group in variant.groups):
+            return None
+        if any(form.template.regex == variant.regex for form in self._variants):
+            return None
+        self._variants.append(_Form(variant))
+        return self._variants[-1]
+
+
+class _Form:
+    """One regular expression at work."""
+
+    def __init__(self, template: Template) -> None:
+        self.template = template
+        self._regex = f"^{template.regex}()$"
+        self._done = str(len(template.groups) + 1)
+        self._numbers = [str(n) for n, group in enumerate(template.groups, 1) if group.type in ("INT", "FLOAT")]
+        self._free = any(group.type in _FREE for group in template.groups)
+        by_field: dict[str, list[pl.Expr]] = {}
+        for number, group in enumerate(template.groups, 1):
+            by_field.setdefault(group.field, []).append(_typed(pl.col(str(number)), group))
+        self._fields = [
+            (several[0] if len(several) == 1 else pl.coalesce(several)).alias(field)
+            for field, several in by_field.items()
+        ]
+
+    def extract(self, rows: pl.DataFrame, found: list[pl.DataFrame], odd: list[pl.DataFrame]) -> pl.DataFrame:
+        """Adds the lines of this form to `found`, those that need a closer look to `odd`; returns the others."""
+        if rows.is_empty():
+            return rows
+        groups = rows["_text"].str.extract_groups(self._regex).struct.unnest()
+        others, rows, groups = self._matching(rows, groups)
+        strange = self._strange(rows, groups) if len(rows) else None
+        if strange is not None:
+            odd.append(rows.filter(strange))
+            rows, groups = rows.filter(~strange), groups.filter(~strange)
+        if len(rows):
+            name = pl.lit(self.template.rule.name).alias("_rule")
+            found.append(pl.concat([rows.drop("program"), groups.select(self._fields)], how="horizontal").with_columns(name))
+        return others
+
+    def _matching(self, rows: pl.DataFrame, groups: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+        ok = groups[self._done].is_not_null()
+        if self.template.rule.headed:
+            ok &= (rows["program"] == "ds4-server").fill_null(False)
+        if ok.all():
+            return rows.clear(), rows, groups
+        return rows.filter(~ok), rows.filter(ok), groups.filter(ok)
+
+    def _strange(self, rows: pl.DataFrame, groups: pl.DataFrame) -> pl.Series | None:
+        """Rows with a number that does not fit, or with another line glued into a free text."""
+        strange = rows["_text"].str.contains(GLUED) if self._free else pl.repeat(False, len(rows), eager=True)
+        if self._numbers:
+            long = (pl.col(number).str.len_bytes().fill_null(0) > 18 for number in self._numbers)
+            strange |= groups.select(strange=pl.any_horizontal(long))["strange"]
+        return strange if strange.any() else None
+
+
+def _typed(group: pl.Expr, meant: Group) -> pl.Expr:
+    match meant.type:
+        case "INT":
+            return group.cast(pl.Int64, strict=False)
+        case "FLOAT":
+            return group.cast(pl.Float64, strict=False)
+        case "FLAGS":
+            return group.str.strip_chars_end(" ").str.split(" ")
+        case "LIST":
+            return pl.when(group == "").then(pl.lit([], pl.List(pl.String))).otherwise(group.str.split(","))
+        case "TRUE":
+            return pl.when(group.is_not_null()).then(True)
+        case "PATH":
+            return pl.when(group.str.ends_with(".kv")).then(group).otherwise(group.str.replace(r"^((?s:.*)\.kv) (?s:.*)$", "$1"))
+    return group
+
+
+def physical(data: bytes, line: int, offset: int) -> pl.DataFrame:
+    """The physical lines of a block: `line`, `offset`, `_length` (bytes), `raw` without line end."""
+    text = _same_length(data)
+    raw = pl.read_lines(text)["line"] if text else pl.Series("line", [], dtype=pl.String)
+    length = raw.str.len_bytes().cast(pl.Int64)
+    ends = (length + 1).cum_sum()
+    numbers = pl.int_range(line, line + len(raw), eager=True)
+    return pl.DataFrame({"line": numbers, "offset": ends - length - 1 + offset, "_length": length, "raw": raw})
+
+
+def _same_length(data: bytes) -> bytes:
+    """Valid UTF-8 of the same length and lines: bad bytes become SUB, the CR of CRLF a blank."""
+    data = data.replace(b"\r\n", b" \n") if b"\r" in data else data
+    if data.isascii():
+        return data
+    return data.decode("utf-8", "ds4scope-same-length").encode("utf-8")
+
+
+def _cleaned(lines: pl.DataFrame, data: bytes) -> tuple[pl.DataFrame, pl.Series]:
+    """(rows with `stamp`, `program`, `_text`, blanks and marks dropped; numbers of lines for the text lane)."""
+    raw = lines["raw"]
+    odd = raw.str.starts_with("{") | (lines["_length"] > MAX_TEXT) | raw.str.contains(_SUBSTITUTE, literal=True)
+    if b"\x1b" in data:
+        raw = raw.str.replace_all(COLOUR, "")
+    if b"\0" in data:
+        raw = raw.str.replace_all("\0", "", literal=True)
+    raw = raw.str.strip_chars(_BLANKS)
+    if any(opener in data for opener in OPENERS):
+        odd |= _records(lines, raw)
+    rows = pl.concat([lines.drop("raw"), unwrap_column(raw).rename({"text": "_text"})], how="horizontal")
+    keep = ~odd & (rows["_text"] != "")
+    rows = rows.filter(keep) if not keep.all() else rows
+    marks = rows["_text"].str.contains(MARK)
+    return (rows.filter(~marks) if marks.any() else rows), lines["line"].filter(odd)
+
+
+def _records(lines: pl.DataFrame, text: pl.Series) -> pl.Series:
+    """Lines that open a record of several lines, and all that may belong to it or decide where it ends."""
+    opens = (text.str.contains(_OPENS) & ~text.str.contains(_CLOSES)).arg_true()
+    ends = (lines["offset"] + lines["_length"]).gather(opens) + ERROR_BYTES
+    stops = lines["offset"].search_sorted(ends) + AFTER_RECORD
+    inside = pl.repeat(0, len(lines) + 1, eager=True, dtype=pl.Int64).to_list()
+    for start, stop in zip(opens, stops, strict=True):
+        inside[start] += 1
+        inside[min(stop, len(lines))] -= 1
+    return pl.Series(inside[:-1]).cum_sum() > 0
+
+
+def _stretches(lines: pl.DataFrame, left: pl.Series) -> list[tuple[int, int, int]]:
+    """Runs of neighbouring line numbers as (line, offset, length in bytes without the last line end)."""
+    if left.is_empty():
+        return []
+    rows = lines.filter(lines["line"].is_in(left.implode()))
+    run = (rows["line"].diff().fill_null(1) != 1).cum_sum()
+    ends = (pl.col("offset") + pl.col("_length")).last() - pl.col("offset").first()
+    runs = rows.with_columns(run=run).group_by("run", maintain_order=True).agg(
+        pl.col("line").first(), pl.col("offset").first(), ends.alias("length")
+    )
+    return list(runs.select("line", "offset", "length").iter_rows())
