@@ -28,10 +28,10 @@ def anchors(
     places = sorted({place for _, place in carriers}, reverse=True)
     for index in range(len(evidence.requests)):
         for place in places:
-            if evidence.lengths[canonical(index)] > place:
-                if (tree.carrier(canonical(index), place + 1), place) in carriers:
-                    found[index] = place
-                    break
+            longer = evidence.lengths[canonical(index)] > place
+            if longer and (tree.carrier(canonical(index), place + 1), place) in carriers:
+                found[index] = place
+                break
     guessed = _guessed(evidence, tree, talks, found)
     return {**guessed, **found}, set(guessed)
 

@@ -14,6 +14,8 @@ from replay.lanes import lanes, saturated
 from replay.timing import Spans, settle, spans
 
 MIB = 1 << 20
+#: between two arrivals whose order is all that is known
+_STEP = 1e-6
 
 
 @dataclass(slots=True)
@@ -37,6 +39,7 @@ def arrivals(reading: Reading, talks: Sequence[Talk], costs: FittedCosts) -> Arr
     staged = _staged_for_nothing(reading)
     waits = [_before_start(reading, index, costs, staged) for index in range(len(reading.requests))]
     after = lanes(talks, known, apart=False)
+    _start_lanes(after, known)
     starts = settle(known, after)
     crowded = _one_slot(reading) and len(talks) > 1 and saturated(known, starts, waits)
     if crowded:
@@ -44,7 +47,48 @@ def arrivals(reading: Reading, talks: Sequence[Talk], costs: FittedCosts) -> Arr
     out = Arrivals(after, [0.0] * len(starts), [None] * len(starts), starts, [], known, crowded)
     out.queued = [_queued(reading, out, waits, index) for index in range(len(starts))]
     _think(out, waits)
+    _in_order(out)
     return out
+
+
+def _start_lanes(after: dict[int, int], known: Spans) -> None:
+    """A lane that begins when nobody is served waited for the answer before: one client, that now sends
+    two."""
+    ended = sorted(range(len(known.first)), key=lambda i: known.last[i])
+    for index in range(1, len(known.first)):
+        before = next((i for i in reversed(ended) if known.last[i] < known.first[index]), None)
+        if index in after or before is None:
+            continue
+        running = [i for i in range(index) if known.last[i] > known.first[index] and i != before]
+        if all(known.first[i] > known.last[before] for i in running):
+            after[index] = before
+
+
+def _in_order(out: Arrivals) -> None:
+    """Requests came in the order of their first lines, since the queue keeps it (R2.2): where the estimates say
+    otherwise, the earlier one came as early as it can have, the later one just after it."""
+    order = sorted(range(len(out.arrival)), key=lambda i: out.spans.first[i])
+    latest = float("inf")
+    for index in reversed(order):
+        arrival = out.arrival[index]
+        if arrival is not None and not out.queued[index]:
+            _move(out, index, min(0.0, latest - _STEP - arrival))
+            latest = min(latest, out.arrival[index] or arrival)
+    earliest = float("-inf")
+    for index in order:
+        arrival = out.arrival[index]
+        if arrival is not None:
+            _move(out, index, max(0.0, earliest + _STEP - arrival))
+            earliest = max(earliest, out.arrival[index] or arrival)
+
+
+def _move(out: Arrivals, index: int, seconds: float) -> None:
+    """Let a request come earlier or later, but not before the answer that it waited for."""
+    if index in out.after:
+        seconds = max(seconds, -out.think[index])
+        out.think[index] += seconds
+    arrival = out.arrival[index]
+    out.arrival[index] = None if arrival is None else arrival + seconds
 
 
 def _one_slot(reading: Reading) -> bool:
@@ -96,15 +140,16 @@ def _queued(reading: Reading, out: Arrivals, waits: Sequence[float], index: int)
 def _think(out: Arrivals, waits: Sequence[float]) -> None:
     """Think times; those of requests that queued are the median of the others, as far as they fit."""
     room: list[float] = []
+    ended: list[float] = []
     for index, start in enumerate(out.start):
         before = out.after.get(index)
         then = out.start[before] if before is not None else None
-        ended = None if before is None or then is None else then + out.spans.lasted[before]
-        room.append(0.0 if start is None or ended is None else max(0.0, start - waits[index] - ended))
+        ended.append(then + out.spans.lasted[before] if before is not None and then is not None else 0.0)
+        room.append(0.0 if start is None or before is None else max(0.0, start - waits[index] - ended[-1]))
         out.arrival[index] = None if start is None else start - waits[index]
     seen = [room[i] for i in out.after if not out.queued[i]]
     usual = median(seen) if seen else min((room[i] for i in out.after), default=0.0) / 2
     for index in out.after:
         out.think[index] = min(room[index], usual) if out.queued[index] else room[index]
-        if out.queued[index] and (arrival := out.arrival[index]) is not None:
-            out.arrival[index] = arrival - (room[index] - out.think[index])
+        if out.arrival[index] is not None:
+            out.arrival[index] = ended[index] + out.think[index]

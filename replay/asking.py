@@ -58,7 +58,7 @@ def asked(parts: Parts, index: int) -> Asked:
         arrival_s=None if before is not None else _arrival(parts, index),
         gives_up_s=_gives_up(parts, index),
         finish=request.finish if request.finish in FINISHES else "stop",
-        stop_sequence=request.live_after == 0 and request.finish == "stop",
+        stop_sequence=request.finish == "stop" and index in parts.evidence.emptied,
         calls=calls,
         results=_results(parts, index),
         tool_tail=_tool_tail(parts, index),

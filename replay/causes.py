@@ -69,7 +69,8 @@ class Causes:
         return UNEXPLAINED
 
     def _freed_late(self, index: int, after: Served) -> bool:
-        """The replay's slot had ended its last request so shortly before that in the server it was still busy."""
+        """The replay's slot had ended its last request so shortly before that in the server it was still
+        busy."""
         times = self.extraction.arrivals
         start, spans = times.start[index], times.spans
         if start is None:

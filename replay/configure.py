@@ -55,6 +55,8 @@ def _config(
         if any(name in options for name in DISK_OPTIONS):  # and its disk is described: whole, by its defaults
             for name in DISK_OPTIONS:
                 from_log.pop(name, None)
+    elif _rewinds(reading):
+        from_log.setdefault("reuse", "rewind-to-common")
     from_log["ring_rows"] = said.get("raw_kv_rows") or None
     from_log["exact_tool_replay"] = said.get("exact_dsml_tool_replay")
     family = options.get("family") or (reading and reading.server.family) or workload.family
@@ -75,6 +77,14 @@ def _has_disk(reading: Reading | None, run: ServerRun | None) -> bool | None:
     if reading is None or run is None:
         return None
     return False if run.started else any(reading.counts.get(kind) for kind in ("kv_stored", "kv_hit"))
+
+
+def _rewinds(reading: Reading | None) -> bool:
+    """The log shows a rewind to the middle of a prompt, which no ladder does (R7: only to its end)."""
+    return reading is not None and any(
+        request.source == "memory-rewind" and (request.prefilled_tokens or 0) > 1
+        for request in reading.requests
+    )
 
 
 def _slots(reading: Reading, run: ServerRun | None) -> int | None:

@@ -47,19 +47,19 @@ class FittedCosts:
     decode step likewise, what each further sequence of a batch adds (share of a step), seconds fixed and a
     byte for stores and loads, seconds a prompt token before queueing, and seconds besides all these, fixed and a prompt token."""
 
-    token_s: Figure = _default(REFERENCE_TOKEN_S)
-    token_slope_s: Figure = _default(0.0)
-    step_s: Figure = _default(1 / 25)
-    step_slope_s: Figure = _default(0.0)
-    batch_share: Figure = _default(0.2)
-    store_fixed_s: Figure = _default(0.0)
-    store_byte_s: Figure = _default(1 / 3e9 + 1 / 5e9)
-    stage_byte_s: Figure = _default(1 / 5e9)
-    load_fixed_s: Figure = _default(0.0)
-    load_byte_s: Figure = _default(1 / 3e9)
-    admit_token_s: Figure = _default(TOKENISE_S)
-    besides_s: Figure = _default(0.0)
-    besides_token_s: Figure = _default(0.0)
+    token_s: Figure = Figure(REFERENCE_TOKEN_S, origin="default")
+    token_slope_s: Figure = Figure(0.0, origin="default")
+    step_s: Figure = Figure(1 / 25, origin="default")
+    step_slope_s: Figure = Figure(0.0, origin="default")
+    batch_share: Figure = Figure(0.2, origin="default")
+    store_fixed_s: Figure = Figure(0.0, origin="default")
+    store_byte_s: Figure = Figure(1 / 3e9 + 1 / 5e9, origin="default")
+    stage_byte_s: Figure = Figure(1 / 5e9, origin="default")
+    load_fixed_s: Figure = Figure(0.0, origin="default")
+    load_byte_s: Figure = Figure(1 / 3e9, origin="default")
+    admit_token_s: Figure = Figure(TOKENISE_S, origin="default")
+    besides_s: Figure = Figure(0.0, origin="default")
+    besides_token_s: Figure = Figure(0.0, origin="default")
 
     @property
     def known(self) -> bool:

@@ -104,8 +104,9 @@ class Defaults:
     def _from_last(self, index: int, mother: int | None, home: Talk) -> bool:
         """A file held the whole last state of its conversation."""
         file, last = self.evidence.served_from.get(index), live(home.turns[-1])
-        whole = file is not None and file.tokens == self.evidence.lengths[last]
-        return whole and mother is not None and self.tree.common(live(mother), last) == file.tokens
+        if file is None or mother is None or file.tokens != self.evidence.lengths[last]:
+            return False
+        return self.tree.common(live(mother), last) == file.tokens
 
     def _common(self, index: int) -> int | None:
         request = self.evidence.requests[index]

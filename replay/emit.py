@@ -337,7 +337,8 @@ class _Writer:
 
 
 def _ends(row: d.Prefilled, chunk: int) -> Iterator[int]:
-    """Where progress is reported: at the end of each piece, and inside it at absolute multiples of the chunk."""
+    """Where progress is reported: at the end of each piece, and inside it at absolute multiples of the
+    chunk."""
     pos, piece = row.start, row.start
     while pos < row.end:
         piece = piece + row.quantum if row.quantum and pos >= piece else piece

@@ -56,6 +56,8 @@ class Evidence:
     thought: set[int] = field(default_factory=set)
     #: index -> tokens at the prompt's end that the visible key does not hold (R3.32)
     dropped: dict[int, int] = field(default_factory=dict)
+    #: indices of requests after which the slot was empty: a client's stop sequence ended the reply (R3.36)
+    emptied: set[int] = field(default_factory=set)
     #: indices whose prompt is placed for certain at the end of an earlier string
     placed: set[int] = field(default_factory=set)
 
@@ -109,12 +111,20 @@ class _Gatherer:
             return
         if before is not None:
             self._met(index, before)
+            if self._found_empty(request) or self.requests[before].live_after == 0:
+                self.out.emptied.add(before)
         if self._looks_up(request):
             self._silent_store(index, before)
             self._passed_over(index)
 
     def _occupant(self, index: int) -> int | None:
         return self.out.occupant.get(index)
+
+    def _found_empty(self, request: Request) -> bool:
+        """It reused nothing in memory, and no miss line says what was there (since 05-14 each miss has
+        one)."""
+        silent = request.live_before is None and bool(self.reading.counts.get("live_miss"))
+        return silent and request.source in ("cold", "disk-text")
 
     def _own(self, index: int) -> None:
         """The live string begins with the prompt, as far as it was evaluated; so does the visible one."""
@@ -269,7 +279,8 @@ def _like(one: float | None, other: float | None) -> bool:
 
 
 def _shared_with_live(request: Request) -> int | None:
-    """Tokens the prompt shares with what was in the slot, where the log says it; None for an invalid state."""
+    """Tokens the prompt shares with what was in the slot, where the log says it; None for an invalid
+    state."""
     if request.source in ("memory", "memory-token", "memory-text", "memory-rewind"):
         if request.cached_tokens is not None and request.prompt_tokens == request.cached_tokens + 1:
             return request.prompt_tokens if request.source == "memory-rewind" else request.cached_tokens

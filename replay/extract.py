@@ -62,7 +62,7 @@ def extract(reading: Reading) -> Extraction:
     workload = Workload(
         segments=as_segments(woven.segments, bytes_of(evidence, woven, ratio)),
         requests=tuple(asked(parts, index) for index in range(len(evidence.requests))),
-        stops=stops(reading, times),
+        stops=stops(reading, times, costs),
         files=(),
         family=reading.server.family,
         ctx=reading.server.config.get("ctx"),

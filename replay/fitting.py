@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from parser.reading import Reading
 from parser.request import Request
-from replay.costs import Figure, FittedCosts, completed
+from replay.costs import TOKENISE_S, Figure, FittedCosts, completed
 
 #: samples of less time than this are mostly the clock's last digit
 _LEAST_S = 0.004
@@ -36,7 +36,7 @@ def fit(reading: Reading) -> FittedCosts:
         found |= _batches(lines, found)
         found |= _moved("store", lines.stores(completed(found)))
         found |= _staged(lines.staged(completed(found)))
-        found |= _loads(lines.loads(), completed(found))
+        found |= _loads(lines.loads(), completed(found), lines.written())
         found |= _besides(lines, completed(found))
     return completed(found)
 
@@ -187,6 +187,15 @@ class _Lines:
         ]
         return round(sum(sizes) * 2**20)
 
+    def written(self) -> float | None:
+        """Seconds a byte of `save=`, which leaves the staging copy out (R4.22)."""
+        rates = [
+            e.get("save_ms") / 1000 / (e.get("size_mib") * 2**20)
+            for _, e in self.stored
+            if e.get("size_mib") and e.get("save_ms")
+        ]
+        return median(rates) if rates else None
+
     def loads(self) -> list[Sample]:
         """Bytes, seconds, and tokens that were tokenised after them."""
         sizes = {e.get("tokens"): e.get("size_mib") for _, e in self.stored if e.get("size_mib")}
@@ -200,7 +209,8 @@ class _Lines:
 
 
 def _running(marks: Sequence[tuple[int, str]]) -> tuple[list[int], list[int], list[int]]:
-    """Event numbers of the marks, and how many requests prefill and decode just before each (and at the end)."""
+    """Event numbers of the marks, and how many requests prefill and decode just before each (and at the
+    end)."""
     at, prefilling, decoding = [], [0], [0]
     for seq, kind in marks:
         one, other = prefilling[-1], decoding[-1]
@@ -327,17 +337,23 @@ def _staged(samples: Sequence[Sample]) -> dict[str, Figure]:
     return {"stage_byte_s": Figure(rate, spread, len(samples))}
 
 
-def _loads(samples: Sequence[Sample], costs: FittedCosts) -> dict[str, Figure]:
-    """Loads, and what tokenising costs: a load reads its bytes and tokenises the rest of the prompt. From few
-    loads only one of the two can be told; reading is then as fast as the default."""
+def _few_loads(samples: Sequence[Sample], byte: float) -> dict[str, Figure]:
+    """From few loads only one of reading and tokenising can be told: reading is as fast as writing."""
+    known = [(s.seconds - byte * s.amount) / s.place for s in samples if s.place >= 1000]
+    found = {"load_byte_s": Figure(byte, 0.0, len(samples))}
+    if known and 0 < median(known) < 4 * TOKENISE_S:
+        found["admit_token_s"] = Figure(median(known), 0.0, len(known))
+    return found
+
+
+def _loads(samples: Sequence[Sample], costs: FittedCosts, written: float | None) -> dict[str, Figure]:
+    """Loads, and what tokenising costs: a load reads its bytes and tokenises the rest of the prompt. `written`:
+    seconds a byte of `save=`."""
     if not samples:
         return {}
-    token = _tokenising(samples)
     if len(samples) < 4:
-        known = [
-            (s.seconds - costs.load_byte_s.value * s.amount) / s.place for s in samples if s.place >= 1000
-        ]
-        return {"admit_token_s": Figure(max(0.0, median(known)), 0.0, len(known))} if known else {}
+        return _few_loads(samples, costs.load_byte_s.value if written is None else written)
+    token = _tokenising(samples)
     plain = [Sample(s.amount, max(1e-9, s.seconds - token * s.place), 0) for s in samples]
     found = _moved("load", plain)
     fixed, rest = found["load_fixed_s"], median(s.place for s in samples)
@@ -369,7 +385,8 @@ def _tokenising(samples: Sequence[Sample]) -> float:
 
 
 def _besides(lines: _Lines, costs: FittedCosts) -> dict[str, Figure]:
-    """Seconds of a whole request that prefill, stores and decoding do not explain, growing with the prompt."""
+    """Seconds of a whole request that prefill, stores and decoding do not explain, growing with the
+    prompt."""
     left = []
     for request in lines.reading.requests:
         done, total, tokens = request.prefill_s, request.total_s, request.generated_tokens

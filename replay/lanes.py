@@ -67,7 +67,7 @@ def _busy(busy: Sequence[tuple[int, int]], first: int, last: int) -> bool:
 
 
 def _chain(members: Sequence[list[int]], spans: Spans) -> dict[int, int]:
-    after = {}
+    after: dict[int, int] = {}
     for lane in members:
         lane.sort(key=lambda turn: spans.first[turn])
         after.update(zip(lane[1:], lane, strict=False))

@@ -1,4 +1,5 @@
-"""What could not be reconstructed, in plain words, and how much rests on each default (`docs/workload.md`)."""
+"""What could not be reconstructed, in plain words, and how much rests on each default
+(`docs/workload.md`)."""
 
 from __future__ import annotations
 

@@ -114,7 +114,8 @@ class Solution:
 def solve(
     lengths: Sequence[int], agreed: Sequence[Agree], parted: Sequence[Part], guesses: Sequence[Guess]
 ) -> Solution:
-    """Grow the tree; where it contradicts a `Part`, withdraw the latest guess on the way and grow it again."""
+    """Grow the tree; where it contradicts a `Part`, withdraw the latest guess on the way and grow it
+    again."""
     withdrawn = 0
     for _ in range(ROUNDS):
         tree = grow(lengths, [*agreed, *_standing(guesses)])

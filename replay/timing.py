@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from parser.reading import Reading
 from parser.request import Request
+from replay.strings import successors
 
 _SWEEPS = 200
 
@@ -52,14 +53,25 @@ def spans(reading: Reading) -> Spans:
 def _places(reading: Reading) -> tuple[list[int], list[int]]:
     log = reading.events
     marks = {e.seq: e.kind for e in log.rows("prompt_start", "finish")} if log is not None else {}
+    follows = successors(reading.requests)
     began, last = [], []
-    for request in reading.requests:
+    for index, request in enumerate(reading.requests):
         ends = [seq for seq in request.events if marks.get(seq) == "finish"]
         starts = [seq for seq in request.events if marks.get(seq) == "prompt_start"]
         fallback = request.events or (request.line,)
         began.append(starts[0] if starts else max(fallback))
-        last.append(ends[-1] if ends else max(fallback))
+        last.append(ends[-1] if ends else _cut_off(reading, request, follows.get(index), max(fallback)))
     return began, last
+
+
+def _cut_off(reading: Reading, request: Request, after: int | None, seen: int) -> int:
+    """A request without a finish line goes on until its process ends or another one has its slot."""
+    if request.client_gone or not reading.runs or request.line == 0:
+        return seen
+    end = reading.runs[request.run].last_seq
+    if after is not None:
+        end = min(end, min(reading.requests[after].events, default=end) - 1)
+    return max(seen, end)
 
 
 def _lasted(request: Request) -> float:

@@ -1,4 +1,5 @@
-"""`ds4scope replay INPUT`: the workload under the rules of a server, and how far that is what the log says."""
+"""`ds4scope replay INPUT`: the workload under the rules of a server, and how far that is what the log
+says."""
 
 from __future__ import annotations
 
