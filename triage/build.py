@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import islice
 from statistics import median
 from typing import Final
@@ -61,13 +62,21 @@ def _tell_time(view: View, rows: list[Event]) -> None:
 
 
 def _outsiders(view: View, short: bool) -> None:
-    """Lines of the engine and of other programs that say something of a failure or of the model."""
+    """Lines of the engine and of other programs that say something of a failure or of the model.
+
+    What a report's reader took for a remark behind such a line (`(mapped 83104 MiB …)`) is put back.
+    """
     log = view.reading.events
     if log is None:
         return
     if not short and view.reading.counts.get("foreign", 0) > SHORT:
         return  # read by `engine_lines` of the parser's column, if at all
-    view.engine = [e for e in log.rows("foreign", "unknown", "startup") if e.text]
+    remarks = {h.line: h.text for h in view.reading.hearsay if h.kind == "comment"}
+    view.engine = [
+        replace(e, text=f"{e.text} {remarks[e.line]}") if e.line in remarks and e.text else e
+        for e in log.rows("foreign", "unknown", "startup")
+        if e.text
+    ]
 
 
 def _decode_steps(view: View) -> None:
@@ -95,7 +104,28 @@ def _episodes(view: View, rows: list[Event], short: bool) -> None:
         for event in own:
             view.owner[event.seq] = episode
         _look_back(view, episode, index, loose, by_number)
-    view.episodes = kept
+    view.episodes = _adopt_hits(kept, view)
+
+
+def _adopt_hits(episodes: list[Episode], view: View) -> list[Episode]:
+    """A hit that no prompt used stands alone in the parser's rows: it belongs to the request around it.
+
+    Between a miss and its `prompt start` no other request can load a file (log-formats 6).
+    """
+    alone = [e for e in episodes if e.hit is not None and not e.spanned and e.miss is None]
+    taken = set()
+    for lonely in alone:
+        hit = lonely.hit
+        assert hit is not None
+        for episode in episodes:
+            start = next((e.seq for e in episode.of("prompt_start")), None)
+            around = episode.miss is not None and start is not None and episode.miss.seq < hit.seq < start
+            if around and episode.hit is None and (episode.start or 0) < (lonely.hit_tokens or 0):
+                episode.events = sorted([*episode.events, *lonely.events], key=lambda e: e.seq)
+                view.owner.update({e.seq: episode for e in lonely.events})
+                taken.add(id(lonely))
+                break
+    return [e for e in episodes if id(e) not in taken]
 
 
 def _look_back(
@@ -113,7 +143,7 @@ def _look_back(
         mate = by_number[before.request]
         since = max((s for s in mate.events), default=first) if mate.events else first
         start = min(mate.events, default=since)
-        episode.before = [e for e in episode.before if e.seq >= start]
+        episode.before = [e for e in episode.before if e.seq >= start or e.get("span_end") == before.prompt]
     if episode.previous is None:
         episode.previous = previous_of(episode, earlier, by_number, view.finish_flags)
 

@@ -92,7 +92,7 @@ def model_items(text: str) -> Iterator[tuple[str, str]]:
 
 def starts(view: View) -> list[tuple[int, dict[str, str]]]:
     """(first seq, what the model lines say) of each server start in the input, in order."""
-    lines = sorted({e.seq: e for e in (*view.engine, *view.of("startup"))}.values(), key=lambda e: e.seq)
+    lines = sorted({e.seq: e for e in (*view.of("startup"), *view.engine)}.values(), key=lambda e: e.seq)
     served = sorted(
         e.seq for kind in ("kv_stored", "kv_hit", "prompt_start", "prompt_done", "finish", "live_miss") for e in view.of(kind)
     )

@@ -129,6 +129,8 @@ def stale_anchors(view: View) -> dict[int, int]:
     written = {e.get("tokens"): e.get("reason") for e in view.of("kv_stored")}
     for episode in view.episodes:
         depth = episode.depth
+        if episode.hit is None and episode.miss is None:
+            continue  # a span alone does not say that the disk answered
         if not depth or not episode.prompt or written.get(depth, "cold") != "cold" or _extends(episode):
             continue
         known = episode.common if episode.common is not None else episode.prompt

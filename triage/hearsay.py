@@ -21,6 +21,9 @@ _PREFILL = re.compile(r"prefill failed|graph .*failed|embed tokens failed|\bfail
 #: an image is part of the conversation, in a person's words
 _IMAGES = re.compile(r"\b(?:images?|screenshots?|pictures?|vision session|multimodal (?:session|chat|conversation|request)s?)\b", re.I)
 _NO_IMAGES = re.compile(r"\b(?:no|without|not|never|text.only)\b[^.]{0,24}\b(?:images?|screenshots?|vision|pictures?)\b", re.I)
+_ONE_SLOT = re.compile(
+    r"\b(?:one|a single|single|only one) (?:slot|resident session|session slot)\b|\b(?:no|without|not using) `?--batched-session", re.I
+)
 #: the fewest shared-prefix figures that make a row of them
 _ROW: Final = 3
 
@@ -32,6 +35,7 @@ def notes(view: View) -> None:
     if any(_cold_start(h) for h in traces):
         view.memo["trace_notes"] = ("cold-start",)
     prose = [h.text for h in said if h.kind in ("prose", "figure", "comment")]
+    view.memo["one_slot"] = any(_ONE_SLOT.search(t) for t in prose)
     view.memo["images_in_prose"] = any(_IMAGES.search(t) and not _NO_IMAGES.search(t) for t in prose) or any(
         h.kind == "option" and h.fields.get("name") == "--vision" and not h.fields.get("negated") for h in said
     )

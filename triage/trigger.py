@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from triage.episodes import Episode
-from triage.turns import Alternation, Return, alternations, goes_unmissed
+from triage.turns import Alternation, Return, alternations, followed, goes_unmissed
 from triage.view import View
 
 #: rules whose line closes a think block or repairs a call (3.1.4)
@@ -72,11 +73,17 @@ def _setting(view: View) -> Setting:
 
 
 def _used_slots(view: View) -> dict[int, int]:
+    """Slots that were used, by run: the parser's labels in a whole log; in an excerpt 1 where one chain of lengths explains all."""
     seen: dict[int, set[int]] = {}
-    for request in view.requests:
-        if request.slot is not None:
-            seen.setdefault(request.run, set()).add(request.slot)
-    return {run: len(slots) for run, slots in seen.items()}
+    if followed(view):
+        for request in view.requests:
+            if request.slot is not None:
+                seen.setdefault(request.run, set()).add(request.slot)
+        return {run: len(slots) for run, slots in seen.items()}
+    steps = [
+        (a.prompt or 0) <= (b.live or 0) <= (a.prompt or 0) + 16_384 for a, b in pairwise(e for e in view.episodes if e.miss)
+    ]
+    return {run.run: 1 for run in view.reading.runs} if len(steps) > 1 and all(steps) else {}
 
 
 def _plain_misses(view: View) -> list[Episode]:

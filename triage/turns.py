@@ -215,8 +215,7 @@ def _fell(episode: Episode) -> int:
     prompt, live = episode.prompt or 0, episode.live or 0
     if prompt < 0.9 * live:
         return 2
-    before = episode.previous.prompt if episode.previous is not None else live
-    return 1 if prompt < before else 0
+    return 1 if episode.previous is not None and prompt < episode.previous.prompt else 0
 
 
 # -- how many, and what it costs ---------------------------------------------------------------------------

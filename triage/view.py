@@ -103,7 +103,23 @@ class View:
         run = self.run_of(episode) if episode is not None else None
         if run is not None and run.slots is not None:
             return run.slots
-        return self.server.slots
+        return self.server.slots if self.server.slots is not None else self._one_slot()
+
+    def _one_slot(self) -> int | None:
+        """1 where a person says so, or where an excerpt shows a start up to `listening` without a batched line.
+
+        Order at start (log-formats 2): context buffers, disk cache, batched lines, tracing, listening.
+        """
+        if self.memo.get("one_slot"):
+            return 1
+        listening = self.of("startup", "listening")
+        for end in listening:
+            before = [e for e in self.of("startup") if e.excerpt == end.excerpt and end.seq - 6 <= e.seq < end.seq]
+            rules = {e.rule for e in before}
+            unbroken = len(before) == end.seq - min((e.seq for e in before), default=end.seq)
+            if unbroken and "context" in rules and not rules & {"batched", "sessions"}:
+                return 1
+        return None
 
     # -- the disk cache ----------------------------------------------------------------------------
 

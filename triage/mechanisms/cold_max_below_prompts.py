@@ -7,6 +7,7 @@ from typing import Final
 
 from triage.episodes import Episode, total_s
 from triage.evidence import event_sign, plural
+from triage.fallback import fallbacks
 from triage.figures import compact, lines_of
 from triage.mechanism import Mechanism, Replay, Sign
 from triage.view import View
@@ -17,8 +18,10 @@ COLD_MAX: Final = 30_000
 
 def cold_prompts(view: View) -> list[tuple[Episode, int]]:
     """Cold prompts above the limit in runs with a disk cache, without a cold store or a hit; with their limit."""
-    found = []
+    found, explained = [], fallbacks(view)
     for episode in view.episodes:
+        if id(episode) in explained:
+            continue
         limit = view.config(episode, "kv_cache_cold_max_tokens")
         limit = COLD_MAX if limit is None else limit
         prompt = episode.prompt

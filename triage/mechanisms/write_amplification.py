@@ -9,16 +9,18 @@ from parser.event import Event
 from triage.evidence import event_sign
 from triage.figures import compact, stored_figures
 from triage.mechanism import CONSEQUENCE, Mechanism, Replay, Sign
+from triage.turns import followed
 from triage.view import View
 
 
 def _stretches(view: View) -> list[list[Event]]:
     """Stores by conversation (the parser's label), shutdown stores left out: they are written once."""
     groups: dict[str | None, list[Event]] = {}
+    known = followed(view)
     for event in view.of("kv_stored"):
         if event.get("reason") != "shutdown" and event.get("size_mib"):
             owner = view.owner.get(event.seq)
-            label = owner.request.conversation if owner is not None else None
+            label = owner.request.conversation if owner is not None and known else None
             groups.setdefault(label, []).append(event)
     return list(groups.values())
 
