@@ -42,7 +42,8 @@ _OPENS: Final = '_snippet: |(?:finish=|checkpoint )[^"]* error="'
 _CLOSES: Final = r' error="(?s:.*)"(?: +[0-9.]+s)?$'
 
 codecs.register_error(
-    "ds4scope-same-length", lambda error: (_SUBSTITUTE * (error.end - error.start), error.end)  # type: ignore[attr-defined]
+    "ds4scope-same-length",
+    lambda error: (_SUBSTITUTE * (error.end - error.start), error.end),  # type: ignore[attr-defined]
 )
 
 
@@ -52,12 +53,20 @@ def schema(grammar: Grammar, kind: str) -> dict[str, pl.DataType]:
     return {"seq": pl.Int64(), **PLACE, **fields, "extra": pl.String(), "_text": pl.String()}
 
 
+def complete(frame: pl.DataFrame, grammar: Grammar, kind: str) -> pl.DataFrame:
+    """The frame with all columns of its schema, in that order."""
+    return frame.select(
+        pl.col(name) if name in frame.columns else pl.lit(None, dtype).alias(name)
+        for name, dtype in schema(grammar, kind).items()
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What the fast lane makes of a block: frames by kind (columns as `schema`, without `seq` and those that
-    no line fills), and what it leaves to the text lane: (line, offset, length) of stretches of whole lines."""
+    """What the fast lane makes of a block: frames by kind, in file order (columns as `schema`, without `seq` and
+    those that no line fills), and what it leaves to the text lane: (line, offset, length) of stretches of lines."""
 
-    frames: dict[str, list[pl.DataFrame]]
+    frames: dict[str, pl.DataFrame]
     left: list[tuple[int, int, int]]
 
 
@@ -72,9 +81,8 @@ class FastLane:
         self._any = _dispatcher([one for several in self._templates.values() for one in several])
         self._order = sorted(self._templates, key=lambda kind: kind not in BULK_KINDS)
 
-    def take(self, data: bytes, line: int, offset: int, source: int) -> Taken:
-        """The events of one block of whole lines, which begins with line `line` at byte `offset`."""
-        lines = physical(data, line, offset)
+    def take(self, lines: pl.DataFrame, data: bytes, source: int) -> Taken:
+        """The events of `lines` (as `physical` gives them). `data` holds their bytes, made valid."""
         rows, odd = _cleaned(lines, data)
         frames, rest, cut = self._dispatch(rows)
         foreign, unsettled = self._foreign(rest)
@@ -82,10 +90,16 @@ class FastLane:
             frames["foreign"] = [foreign.with_columns(_rule=pl.lit(""))]
         left = pl.concat([odd, *(frame["line"] for frame in (*cut, unsettled))]).unique().sort()
         place = pl.lit(source, pl.Int32).alias("_source")
-        placed = {kind: [frame.with_columns(place) for frame in several] for kind, several in frames.items()}
+        placed = {
+            kind: pl.concat([frame.with_columns(place) for frame in several], how="diagonal").sort("offset")
+            for kind, several in frames.items()
+            if several
+        }
         return Taken(placed, _stretches(lines, left))
 
-    def _dispatch(self, rows: pl.DataFrame) -> tuple[dict[str, list[pl.DataFrame]], pl.DataFrame, list[pl.DataFrame]]:
+    def _dispatch(
+        self, rows: pl.DataFrame
+    ) -> tuple[dict[str, list[pl.DataFrame]], pl.DataFrame, list[pl.DataFrame]]:
         """(frames, rows of no printed form, rows of one that need a closer look)."""
         frames: dict[str, list[pl.DataFrame]] = {}
         cut: list[pl.DataFrame] = []
@@ -99,10 +113,13 @@ class FastLane:
                     frames[kind] = found
                     cut += odd
                     rows = _merged(rows.filter(~hit), others)
-        self._order.sort(key=lambda kind: -sum(map(len, frames.get(kind, ()))))
+        # a new list: another thread may be walking the old one
+        self._order = sorted(self._order, key=lambda kind: -sum(map(len, frames.get(kind, ()))))
         return frames, rows, cut
 
-    def _extract(self, kind: str, rows: pl.DataFrame) -> tuple[list[pl.DataFrame], pl.DataFrame, list[pl.DataFrame]]:
+    def _extract(
+        self, kind: str, rows: pl.DataFrame
+    ) -> tuple[list[pl.DataFrame], pl.DataFrame, list[pl.DataFrame]]:
         found: list[pl.DataFrame] = []
         cut: list[pl.DataFrame] = []
         for extractor in self._templates[kind]:
@@ -118,7 +135,9 @@ class FastLane:
             return rows.drop("program"), rows
         text = rows["_text"]
         tidy = text.str.replace_all("  +", " ")
-        maybe = self._any(tidy) | (rows["program"] == "ds4-server").fill_null(False) | text.str.contains(GLUED)
+        maybe = (
+            self._any(tidy) | (rows["program"] == "ds4-server").fill_null(False) | text.str.contains(GLUED)
+        )
         maybe |= text.str.contains(OTHER_PROGRAM) & rows["program"].is_null()
         return rows.filter(~maybe).drop("program"), rows.filter(maybe)
 
@@ -149,8 +168,8 @@ class _Extractor:
         odd: list[pl.DataFrame] = []
         for form in self._variants:
             rows = form.extract(rows, found, odd)
-        while len(rows) and (form := self._new(rows["_text"][0])):
-            rows = form.extract(rows, found, odd)
+        while len(rows) and (variant := self._new(rows["_text"][0])):
+            rows = variant.extract(rows, found, odd)
         if len(rows):
             rows = self._all.extract(rows, found, odd)
         return found, rows, odd
@@ -173,7 +192,9 @@ class _Form:
         self.template = template
         self._regex = f"^{template.regex}()$"
         self._done = str(len(template.groups) + 1)
-        self._numbers = [str(n) for n, group in enumerate(template.groups, 1) if group.type in ("INT", "FLOAT")]
+        self._numbers = [
+            str(n) for n, group in enumerate(template.groups, 1) if group.type in ("INT", "FLOAT")
+        ]
         self._free = any(group.type in _FREE for group in template.groups)
         by_field: dict[str, list[pl.Expr]] = {}
         for number, group in enumerate(template.groups, 1):
@@ -195,10 +216,16 @@ class _Form:
             rows, groups = rows.filter(~strange), groups.filter(~strange)
         if len(rows):
             name = pl.lit(self.template.rule.name).alias("_rule")
-            found.append(pl.concat([rows.drop("program"), groups.select(self._fields)], how="horizontal").with_columns(name))
+            found.append(
+                pl.concat([rows.drop("program"), groups.select(self._fields)], how="horizontal").with_columns(
+                    name
+                )
+            )
         return others
 
-    def _matching(self, rows: pl.DataFrame, groups: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    def _matching(
+        self, rows: pl.DataFrame, groups: pl.DataFrame
+    ) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
         ok = groups[self._done].is_not_null()
         if self.template.rule.headed:
             ok &= (rows["program"] == "ds4-server").fill_null(False)
@@ -228,22 +255,27 @@ def _typed(group: pl.Expr, meant: Group) -> pl.Expr:
         case "TRUE":
             return pl.when(group.is_not_null()).then(True)
         case "PATH":
-            return pl.when(group.str.ends_with(".kv")).then(group).otherwise(group.str.replace(r"^((?s:.*)\.kv) (?s:.*)$", "$1"))
+            return (
+                pl.when(group.str.ends_with(".kv"))
+                .then(group)
+                .otherwise(group.str.replace(r"^((?s:.*)\.kv) (?s:.*)$", "$1"))
+            )
     return group
 
 
 def physical(data: bytes, line: int, offset: int) -> pl.DataFrame:
-    """The physical lines of a block: `line`, `offset`, `_length` (bytes), `raw` without line end."""
-    text = _same_length(data)
-    raw = pl.read_lines(text)["line"] if text else pl.Series("line", [], dtype=pl.String)
+    """The physical lines of valid bytes: `line`, `offset`, `_length` (bytes), `raw` without line end."""
+    raw = pl.read_lines(data)["line"] if data else pl.Series("line", [], dtype=pl.String)
     length = raw.str.len_bytes().cast(pl.Int64)
     ends = (length + 1).cum_sum()
     numbers = pl.int_range(line, line + len(raw), eager=True)
-    return pl.DataFrame({"line": numbers, "offset": ends - length - 1 + offset, "_length": length, "raw": raw})
+    return pl.DataFrame(
+        {"line": numbers, "offset": ends - length - 1 + offset, "_length": length, "raw": raw}
+    )
 
 
-def _same_length(data: bytes) -> bytes:
-    """Valid UTF-8 of the same length and lines: bad bytes become SUB, the CR of CRLF a blank."""
+def valid(data: bytes) -> bytes:
+    """UTF-8 of the same length and lines: bad bytes become SUB, the CR of CRLF a blank."""
     data = data.replace(b"\r\n", b" \n") if b"\r" in data else data
     if data.isascii():
         return data
@@ -253,7 +285,9 @@ def _same_length(data: bytes) -> bytes:
 def _cleaned(lines: pl.DataFrame, data: bytes) -> tuple[pl.DataFrame, pl.Series]:
     """(rows with `stamp`, `program`, `_text`, blanks and marks dropped; numbers of lines for the text lane)."""
     raw = lines["raw"]
-    odd = raw.str.starts_with("{") | (lines["_length"] > MAX_TEXT) | raw.str.contains(_SUBSTITUTE, literal=True)
+    odd = raw.str.starts_with("{") | (lines["_length"] > MAX_TEXT)
+    if _SUBSTITUTE.encode() in data:
+        odd |= raw.str.contains(_SUBSTITUTE, literal=True)
     if b"\x1b" in data:
         raw = raw.str.replace_all(COLOUR, "")
     if b"\0" in data:
@@ -287,7 +321,9 @@ def _stretches(lines: pl.DataFrame, left: pl.Series) -> list[tuple[int, int, int
     rows = lines.filter(lines["line"].is_in(left.implode()))
     run = (rows["line"].diff().fill_null(1) != 1).cum_sum()
     ends = (pl.col("offset") + pl.col("_length")).last() - pl.col("offset").first()
-    runs = rows.with_columns(run=run).group_by("run", maintain_order=True).agg(
-        pl.col("line").first(), pl.col("offset").first(), ends.alias("length")
+    runs = (
+        rows.with_columns(run=run)
+        .group_by("run", maintain_order=True)
+        .agg(pl.col("line").first(), pl.col("offset").first(), ends.alias("length"))
     )
     return list(runs.select("line", "offset", "length").iter_rows())

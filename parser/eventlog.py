@@ -44,7 +44,7 @@ class EventLog:
     def frame(self, kind: str) -> pl.DataFrame:
         """One row an event of `kind`, in file order: seq, line, offset, stamp, the typed fields (null where the
         line does not say) and `extra` (JSON of the foreign fields); `_length`, `_source`, `_rule` and `_text`
-       
+
         are the attributes of `Event`."""
         import polars as pl
 
@@ -73,4 +73,6 @@ def _record(event: Event, columns: Mapping[str, Any]) -> dict[str, Any]:
 
     place = {column: getattr(event, name) for column, name in _PLACE.items()}
     extra = orjson.dumps(event.extra).decode() if event.extra else None
-    return {name: None for name in columns} | dict(event.fields) | place | {"extra": extra, "_text": event.text}
+    return (
+        {name: None for name in columns} | dict(event.fields) | place | {"extra": extra, "_text": event.text}
+    )

@@ -3,103 +3,130 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from typing import Final
 
 from parser.event import Event
 from parser.eventlog import EventLog
 from parser.grammar import grammar
+from parser.lanes import SMALL, Lane, Prepared, event, lane_of, text_lane
 from parser.line import Line
-from parser.sources import Source, find_sources, iter_blocks
-from parser.text_lane import NearMiss, TextLane
-from parser.textlines import clean, clean_lines
+from parser.sources import Block, Source, find_sources, iter_blocks
+from parser.text_lane import NearMiss
+from parser.textlines import OPENERS, clean
 
-
-@lru_cache(maxsize=2)
-def text_lane(lane: str = "auto") -> TextLane:
-    """The lane of the process for single lines; "lark" leaves all of them to Lark."""
-    return TextLane(grammar(), printed=lane != "lark")
-
-
-def event_of(line: Line, seq: int, lane: TextLane) -> Event:
-    """The event that a cleaned line is."""
-    parsed = lane.parse(line.text) if line.place != "prose" else None
-    if parsed is not None and parsed.rule.headed and line.program != "ds4-server":
-        parsed = None
-    if parsed is None:
-        kind, rule = "unknown" if line.program == "ds4-server" else "foreign", ""
-    else:
-        kind, rule = parsed.rule.kind, parsed.rule.name
-    return Event(
-        seq, line.line, line.offset, line.length, line.source, line.stamp, kind, rule,
-        parsed.fields if parsed else {}, parsed.extra if parsed else {}, line.text, line.excerpt, line.place,
-    )  # fmt: skip
+#: Threads that work on blocks; Polars releases the interpreter's lock.
+WORKERS: Final = 2
+#: A record of several lines that opens in so many last bytes of a block goes to the next one.
+TAIL: Final = 16 << 10
 
 
 def parse_lines(lines: Iterable[Line], *, lane: str = "auto") -> EventLog:
-    """Events of lines that are cleaned already (a report's excerpts). One event a line."""
-    chosen = text_lane(lane)
-    return EventLog([event_of(line, seq, chosen) for seq, line in enumerate(lines)])
+    """Events of lines that are cleaned already (a report's excerpts). One event a line; prose is foreign."""
+    text = text_lane(lane)
+    said = ((line, text.parse(line.text) if line.place != "prose" else None) for line in lines)
+    return EventLog([event(line, parsed, seq) for seq, (line, parsed) in enumerate(said)])
 
 
 def parse_line(text: str, *, line: int = 1, offset: int = 0, lane: str = "auto") -> Event:
     """The event of one line as printed, with or without wrapper, stamp and program name."""
-    cleaned = next(clean(text, line, offset, len(text.encode()), 0), Line(line, offset, len(text.encode()), ""))
-    return event_of(cleaned, 0, text_lane(lane))
+    length = len(text.encode("utf-8", "replace"))
+    cleaned = next(clean(text, line, offset, length, 0), Line(line, offset, length, ""))
+    return event(cleaned, text_lane(lane).parse(cleaned.text), 0)
 
 
 def explain_near_miss(text: str) -> NearMiss | None:
-    """Which rule a message nearly meets, and where it leaves it."""
-    return text_lane().explain(text)
+    """Which rule a message (or a line as printed) nearly meets, and in which column of it; None if it meets one."""
+    cleaned = next(clean(text, 1, 0, len(text), 0), None)
+    return text_lane().explain(cleaned.text) if cleaned else None
 
 
 def read_events(
-    inputs: Sequence[str | os.PathLike[str]] | Sequence[Source],
+    inputs: Sequence[str | os.PathLike[str] | Source],
     *,
     lane: str = "auto",
     max_bytes: int | None = None,
     since: str | None = None,
     until: str | None = None,
 ) -> Iterator[EventLog]:
-    """Event logs of INPUT, block by block; `seq` and line numbers run on over the blocks."""
-    seq, chosen = 0, text_lane(lane)
-    for source in find_sources(list(inputs)):
-        for block in iter_blocks(source, max_bytes=max_bytes):
-            if lane == "lark":
-                lines = clean_lines(block.data, block.line, block.offset, block.source)
-                log = EventLog([event_of(line, at, chosen) for at, line in enumerate(lines, seq)])
-            else:
-                log = fast(block, seq, chosen)
-            seq += sum(log.counts.values())
-            yield log
+    """Event logs of INPUT, block by block in bounded memory; `seq` and line numbers run on over the blocks.
+
+    `lane` is "auto", "fast" or "lark"; all give the same events. `max_bytes` bounds the unpacked bytes of a
+    source. Raises InputError for what cannot be read.
+    """
+    seq = 0
+    for prepared in _prepared(inputs, lane, max_bytes):
+        log = prepared.log(seq, grammar())
+        seq += sum(log.counts.values())
+        yield log
 
 
-@lru_cache(maxsize=1)
-def _fast_lane():
-    from parser.columns import FastLane
-    return FastLane(grammar())
+def _prepared(
+    inputs: Sequence[str | os.PathLike[str] | Source], lane: str, max_bytes: int | None
+) -> Iterator[Prepared]:
+    for source in find_sources(inputs):
+        chosen = lane_of(lane, small=source.size is not None and source.size <= SMALL)
+        blocks = whole_records(iter_blocks(source, max_bytes=max_bytes))
+        yield from (
+            _ahead(chosen, blocks)
+            if source.size is None or source.size > SMALL
+            else map(chosen.prepare, blocks)
+        )
 
 
-def fast(block, seq, chosen):
-    import polars as pl
-    from parser.columns import schema
-    taken = _fast_lane().take(block.data, block.line, block.offset, block.source)
-    lines = []
-    for line, offset, length in taken.left:
-        at = offset - block.offset
-        lines += clean_lines(block.data[at:at + length], line, offset, block.source)
-    frames = {}
-    offsets = [pl.Series("offset", [l.offset for l in lines], dtype=pl.Int64)]
-    for kind, parts in taken.frames.items():
-        columns = schema(grammar(), kind)
-        f = pl.concat(parts, how="diagonal") if len(parts) > 1 else parts[0]
-        frames[kind] = f
-        offsets.append(f["offset"])
-    all_offsets = pl.concat(offsets).sort()
-    for kind, f in frames.items():
-        columns = schema(grammar(), kind)
-        f = f.with_columns(seq=all_offsets.search_sorted(f["offset"]).cast(pl.Int64) + seq)
-        f = f.select([(pl.col(c) if c in f.columns else pl.lit(None, t).alias(c)) for c, t in columns.items()])
-        frames[kind] = f.sort("seq")
-    seqs = all_offsets.search_sorted(offsets[0]).cast(pl.Int64) + seq
-    return EventLog([event_of(l, at, chosen) for l, at in zip(lines, seqs)], frames)
+def _ahead(lane: Lane, blocks: Iterator[Block]) -> Iterator[Prepared]:
+    """The blocks' events in order, while the next blocks are at work."""
+    with ThreadPoolExecutor(WORKERS) as pool:
+        running: deque[Future[Prepared]] = deque()
+        for block in blocks:
+            running.append(pool.submit(lane.prepare, block))
+            if len(running) > WORKERS:
+                yield running.popleft().result()
+        while running:
+            yield running.popleft().result()
+
+
+def whole_records(blocks: Iterable[Block]) -> Iterator[Block]:
+    """The same lines, cut so that no record of several lines lies in two blocks."""
+    held: Block | None = None
+    for block in blocks:
+        block = _joined(held, block) if held else block
+        cut = _open_record(block.data)
+        held = _from(block, cut)
+        if cut:
+            yield _upto(block, cut)
+    if held:
+        yield held
+
+
+def _open_record(data: bytes) -> int:
+    """Where the line begins that may open a record in the tail of `data`; its length if none does."""
+    tail = max(0, len(data) - TAIL)
+    found = min((at for opener in OPENERS if (at := data.find(opener, tail)) >= 0), default=-1)
+    return data.rfind(b"\n", 0, found) + 1 if found >= 0 else len(data)
+
+
+def _joined(held: Block, block: Block) -> Block:
+    return replace(held, data=held.data + block.data, lines=held.lines + block.lines)
+
+
+def _upto(block: Block, cut: int) -> Block:
+    if cut == len(block.data):
+        return block
+    return replace(block, data=block.data[:cut], lines=block.data.count(b"\n", 0, cut))
+
+
+def _from(block: Block, cut: int) -> Block | None:
+    if cut == len(block.data):
+        return None
+    lines = block.data.count(b"\n", 0, cut)
+    return replace(
+        block,
+        data=block.data[cut:],
+        offset=block.offset + cut,
+        line=block.line + lines,
+        lines=block.lines - lines,
+    )

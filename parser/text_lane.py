@@ -8,7 +8,7 @@ foreign shape cost one parse.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -140,7 +140,10 @@ class TextLane:
         if spans is None:
             return None
         ends = [*kept, len(text)]
-        moved = [_Span(s.field, s.type, ends[s.start], kept[s.end - 1] + 1 if s.end > s.start else ends[s.start]) for s in spans]
+        moved = [
+            _Span(s.field, s.type, ends[s.start], kept[s.end - 1] + 1 if s.end > s.start else ends[s.start])
+            for s in spans
+        ]
         return sorted(moved + extra, key=lambda span: span.start)
 
     def _spans(self, tree: Tree[Token]) -> Iterator[_Span]:
@@ -182,10 +185,8 @@ class TextLane:
         try:
             parser.parse(text)
         except UnexpectedInput as error:
-            at = error.pos_in_stream if error.pos_in_stream is not None else len(text)
-            at = len(text) if isinstance(error, UnexpectedToken) and error.token.type == "$END" else at
-            names = error.allowed if isinstance(error, UnexpectedCharacters) else getattr(error, "accepts", None)
-            expected = sorted(self._said(rule, name) for name in names or getattr(error, "expected", ()))
+            at = _left_at(error, text)
+            expected = sorted(self._said(rule, name) for name in _expected(error))
             return NearMiss(rule.symbol, at + 1, tuple(expected)) if at else None
         return None
 
@@ -195,6 +196,18 @@ class TextLane:
             return "end of line"
         pattern = self.grammar.parser(rule.symbol).get_terminal(terminal).pattern
         return repr(pattern.value) if pattern.type == "str" else terminal
+
+
+def _left_at(error: UnexpectedInput, text: str) -> int:
+    if error.pos_in_stream is None or (isinstance(error, UnexpectedToken) and error.token.type == "$END"):
+        return len(text)
+    return error.pos_in_stream
+
+
+def _expected(error: UnexpectedInput) -> Iterable[str]:
+    if isinstance(error, UnexpectedCharacters):
+        return error.allowed or ()
+    return error.accepts or error.expected if isinstance(error, UnexpectedToken) else ()
 
 
 def _both(first: Any, second: Any) -> Iterator[list[_Span]]:

@@ -38,11 +38,20 @@ _glued, _mark, _other = re.compile(GLUED), re.compile(MARK), re.compile(OTHER_PR
 def clean_lines(data: bytes, line: int, offset: int, source: int) -> list[Line]:
     """The lines of `data`, which begins with line number `line` at byte `offset` of its source."""
     cleaned: list[Line] = []
-    for number, raw in enumerate(data.split(b"\n"), line):
-        text = raw[:MAX_TEXT].decode("utf-8", "replace")
-        cleaned += clean(text, number, offset, len(raw), source)
-        offset += len(raw) + 1
+    for number, (start, end) in enumerate(_extents(data), line):
+        text = data[start : min(end, start + MAX_TEXT)].decode("utf-8", "replace")
+        cleaned += clean(text, number, offset + start, end - start, source)
     return list(_joined(cleaned))
+
+
+def _extents(data: bytes) -> Iterator[tuple[int, int]]:
+    """(start, end) of each line without its line end; a line of any length is not copied."""
+    start = 0
+    while (end := data.find(b"\n", start)) >= 0:
+        yield start, end
+        start = end + 1
+    if start < len(data):
+        yield start, len(data)
 
 
 def clean(text: str, line: int, offset: int, length: int, source: int) -> Iterator[Line]:
@@ -119,7 +128,9 @@ def record_end(lines: Sequence[Line], at: int) -> int:
     text = lines[at].text
     if found := _TEXT.search(text):
         want = min(int(found[1]), TEXT_SNIPPET_BYTES) + 1
-        return _exact_end(lines, at, want - _bytes(found[2])) or _budget_end(lines, at, want - _bytes(found[2]))
+        return _exact_end(lines, at, want - _bytes(found[2])) or _budget_end(
+            lines, at, want - _bytes(found[2])
+        )
     if found := _DSML.search(text):
         return _budget_end(lines, at, 0 if found[1] == "(none)" else SNIPPET_BYTES - _bytes(found[1]))
     return _error_end(lines, at) if _open_error(text) else at + 1
@@ -170,7 +181,14 @@ def _continues(lines: Sequence[Line], at: int, here: int, stop: int) -> bool:
         return opener.stamp is not None or line.program is None
     if opener.stamp is None or len(line.stamp) != len(opener.stamp):
         return False
-    beyond = next((one.stamp for one in lines[stop : stop + AFTER_RECORD] if one.stamp and len(one.stamp) == len(line.stamp)), None)
+    beyond = next(
+        (
+            one.stamp
+            for one in lines[stop : stop + AFTER_RECORD]
+            if one.stamp and len(one.stamp) == len(line.stamp)
+        ),
+        None,
+    )
     return not _fits(opener.stamp, line.stamp, beyond)
 
 

@@ -90,7 +90,10 @@ def unwrap_column(lines: pl.Series) -> pl.DataFrame:
     wrapped = (front.str.len_bytes() == pl.col("at")) & front.str.contains(FRONT)
     raw = raw.with_columns(plain=(pl.col("at") == 0) | ((pl.col("at") > 0) & wrapped)).with_row_index("row")
     simple, others = raw.filter("plain"), raw.filter(~pl.col("plain"))
-    both = [_cut(simple).with_columns(row=simple["row"]), _general(others["raw"]).with_columns(row=others["row"])]
+    both = [
+        _cut(simple).with_columns(row=simple["row"]),
+        _general(others["raw"]).with_columns(row=others["row"]),
+    ]
     return pl.concat(both).sort("row").drop("row")
 
 

@@ -1,0 +1,118 @@
+"""Both lanes on blocks of a log: a block -> its events, numbered when the blocks before it are known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, Protocol
+
+from parser.event import Event
+from parser.eventlog import EventLog
+from parser.grammar import Grammar, grammar
+from parser.line import Line
+from parser.sources import BLOCK_BYTES, Block
+from parser.text_lane import Parsed, TextLane
+from parser.textlines import clean_lines
+
+if TYPE_CHECKING:
+    import polars as pl
+
+#: Below this many bytes the columns are not worth loading Polars.
+SMALL: Final = 64 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """The events of a block before they are numbered: some in columns, some as lines with what they say."""
+
+    frames: dict[str, pl.DataFrame]
+    lines: list[tuple[Line, Parsed | None]]
+
+    def log(self, seq: int, grammar: Grammar) -> EventLog:
+        """The block's events, numbered in file order from `seq` on."""
+        if not self.frames:
+            return EventLog([event(line, parsed, at) for at, (line, parsed) in enumerate(self.lines, seq)])
+        return _numbered(self, seq, grammar)
+
+
+def _numbered(prepared: Prepared, seq: int, grammar: Grammar) -> EventLog:
+    import polars as pl
+
+    from parser.columns import complete
+
+    mine = pl.Series("offset", [line.offset for line, _ in prepared.lines], dtype=pl.Int64)
+    order = pl.concat([mine, *(frame["offset"] for frame in prepared.frames.values())]).sort()
+    frames = {
+        kind: complete(
+            frame.with_columns(seq=order.search_sorted(frame["offset"]).cast(pl.Int64) + seq), grammar, kind
+        )
+        for kind, frame in prepared.frames.items()
+    }
+    numbers = order.search_sorted(mine).cast(pl.Int64) + seq
+    return EventLog([event(*one, at) for one, at in zip(prepared.lines, numbers, strict=True)], frames)
+
+
+def event(line: Line, parsed: Parsed | None, seq: int) -> Event:
+    """The event that a cleaned line is, given what it says."""
+    named = line.program == "ds4-server"
+    place = (seq, line.line, line.offset, line.length, line.source, line.stamp)
+    rest = (line.text, line.excerpt, line.place)
+    if parsed is None or (parsed.rule.headed and not named):
+        return Event(*place, "unknown" if named else "foreign", "", {}, {}, *rest)
+    return Event(*place, parsed.rule.kind, parsed.rule.name, parsed.fields, parsed.extra, *rest)
+
+
+class Lane(Protocol):
+    """Turns blocks into events; may be asked by several threads at once."""
+
+    def prepare(self, block: Block) -> Prepared:
+        """The events of one block of whole lines."""
+
+
+class LineByLine:
+    """The text lane on a block."""
+
+    def __init__(self, text: TextLane) -> None:
+        self._text = text
+
+    def prepare(self, block: Block) -> Prepared:
+        """Every line on its own."""
+        lines = clean_lines(block.data, block.line, block.offset, block.source)
+        return Prepared({}, [(line, self._text.parse(line.text)) for line in lines])
+
+
+class InColumns:
+    """The fast lane on a block; what it leaves goes to the text lane."""
+
+    def __init__(self, grammar: Grammar, text: TextLane) -> None:
+        from parser.columns import FastLane
+
+        self._fast, self._text, self._single = FastLane(grammar), text, LineByLine(text)
+
+    def prepare(self, block: Block) -> Prepared:
+        """Columns for the printed forms, the rest one by one. A block with an endless line is not copied."""
+        from parser.columns import physical, valid
+
+        if len(block.data) > 4 * BLOCK_BYTES:
+            return self._single.prepare(block)
+        data = valid(block.data)
+        taken = self._fast.take(physical(data, block.line, block.offset), data, block.source)
+        lines: list[Line] = []
+        for line, offset, length in taken.left:
+            at = offset - block.offset
+            lines += clean_lines(block.data[at : at + length], line, offset, block.source)
+        return Prepared(taken.frames, [(line, self._text.parse(line.text)) for line in lines])
+
+
+@lru_cache(maxsize=2)
+def text_lane(lane: str = "auto") -> TextLane:
+    """The text lane of the process; "lark" leaves every line to Lark."""
+    return TextLane(grammar(), printed=lane != "lark")
+
+
+@lru_cache(maxsize=2)
+def lane_of(lane: str, *, small: bool) -> Lane:
+    """The lane by name; "auto" takes short inputs line by line, which saves the start-up of the columns."""
+    if lane == "lark" or (lane == "auto" and small):
+        return LineByLine(text_lane(lane))
+    return InColumns(grammar(), text_lane())
