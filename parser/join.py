@@ -248,7 +248,6 @@ class Joiner:
         if opened is None:
             opened = self._unprinted(event, at, None)
             opened.row.prompt_tokens = end - gen if end is not None and gen is not None else None
-            opened.span = None
         with_decode(opened, event, at)
 
     def _finish(self, event: Event, at: float | None) -> None:

@@ -110,7 +110,7 @@ class Opens:
 
     def decoding(self, prompt: int, before: int) -> Open | None:
         """For a decode line of prompt length `prompt` whose last line stood at `before` generated tokens."""
-        opened = [o for o in self.all.values() if o.span is not None and o.span[1] == prompt]
+        opened = [o for o in self.all.values() if o.row.prompt_tokens == prompt]
         ready = [o for o in opened if o.done_seq is not None] or opened
         exact = [o for o in ready if (o.progress.decoded or 0) == before]
         return next(iter(exact or ready), None)
@@ -120,7 +120,19 @@ class Opens:
         return next((o for o in self.all.values() if span is not None and o.rebuild == span), None)
 
     def _of(self, span: Span | None) -> list[Open]:
-        return self.by_span.get(span, []) if span is not None else []
+        if span is None:
+            return []
+        return self.by_span.get(span) or self._adopted(span)
+
+    def _adopted(self, span: Span) -> list[Open]:
+        """A request of which only decode lines were seen so far learns its span (those give P alone)."""
+        for opened in self.all.values():
+            if opened.span is None and opened.row.prompt_tokens == span[1]:
+                opened.span = span
+                set_span(opened)
+                self.by_span[span] = [opened]
+                return [opened]
+        return []
 
 
 def _best(opened: list[Open], event: Event, at: float | None) -> Open | None:
@@ -128,6 +140,14 @@ def _best(opened: list[Open], event: Event, at: float | None) -> Open | None:
     if len(opened) <= 1:
         return opened[0] if opened else None
     return min(opened, key=lambda o: (o.misses(event, at), o.first))
+
+
+def set_span(opened: Open) -> None:
+    """P, C and n of the row; n wins where the three numbers disagree (mechanisms section 1)."""
+    if opened.span is None:
+        return
+    row, (_, prompt, new) = opened.row, opened.span
+    row.prompt_tokens, row.cached_tokens, row.prefilled_tokens = prompt, max(0, prompt - new), new
 
 
 def span_of(event: Event) -> Span | None:

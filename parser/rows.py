@@ -7,7 +7,7 @@ from typing import Any
 
 from parser.event import Event
 from parser.losses import evicted_prefix
-from parser.opens import Open
+from parser.opens import Open, set_span
 from parser.pending import Episode
 from parser.request import Request, Store
 
@@ -99,10 +99,7 @@ def begin_row(opened: Open, event: Event) -> None:
     row.flags = tuple(event.get("flags") or ())
     if event.kind == "prompt_start":
         row.prompt_line = event.line
-    if opened.span is None:
-        return
-    _, prompt, new = opened.span  # n wins where the three numbers disagree (mechanisms section 1)
-    row.prompt_tokens, row.cached_tokens, row.prefilled_tokens = prompt, max(0, prompt - new), new
+    set_span(opened)
 
 
 def finish_row(opened: Open, event: Event, at: float | None) -> None:

@@ -21,7 +21,8 @@ _AMBIGUOUS: Final = 1.0
 _CERTAIN: Final = 6.0
 #: costs of a scheduler's unlikely choices
 _AGAINST_RULE: Final = 5.0
-_NOT_LOWEST: Final = 1.0
+_NOT_LATEST: Final = 0.2
+_OTHER_ID: Final = 2.0  # a label that is not the slot id that a line prints
 _ABANDONED: Final = 1.0
 _OTHER_CLIENT: Final = 0.5
 _NEW_SLOT: Final = 2.5
@@ -108,8 +109,14 @@ class SlotSearch:
         if not found:  # no slot is free by the log: something ended without a line
             found = [(slot, 2 * FORCED) for slot in range(len(state))] or [(0, FORCED)]
         exact = [slot for slot, cost in found if cost == 0]
-        tie = _NOT_LOWEST if self.initial == EMPTY else _NOT_LOWEST / 2  # R2.6: ties go to the lowest slot
-        return [(s, c + (tie if c == 0 and s != exact[0] else 0.0)) for s, c in found]
+        if len(exact) < 2:
+            return found
+        latest = max(exact, key=lambda slot: self._end_of(state, slot))  # a client tends to be quick
+        return [(s, c + (_NOT_LATEST if c == 0 and s != latest else 0.0)) for s, c in found]
+
+    def _end_of(self, state: State, slot: int) -> int:
+        last = state[slot] if slot < len(state) else self.initial
+        return self.visits[last].last if last >= 0 else -1
 
     def _open_slots(self, state: State, visit: Visit) -> Iterable[tuple[int, float]]:
         idle = [slot for slot, last in enumerate(state) if self._idle(last, visit) is not None]
@@ -120,7 +127,9 @@ class SlotSearch:
                 if last in untouched:
                     continue  # slots that nothing tells apart: the lowest
                 untouched.add(last)
-            yield slot, self._link(last, visit) + self._against(state, idle, slot, visit)
+            other = visit.slot is not None and visit.slot != slot
+            cost = self._link(last, visit) + self._against(state, idle, slot, visit)
+            yield slot, cost + (_OTHER_ID if other else 0.0)
         if not self.fixed and len(state) < _MOST_SLOTS:
             yield len(state), self._link(self.initial, visit) + (_NEW_SLOT if state else 0.0)
 
@@ -145,8 +154,8 @@ class SlotSearch:
         cost = left_cost(before, visit.needs) + (self._idle(last, visit) or 0.0)
         if visit.hit and before.speaks != visit.speaks:
             cost += _OTHER_CLIENT
-        if visit.needs and visit.common == 0 and not before.failed:
-            cost += 2.0  # only an invalid checkpoint shares nothing at all
+        if visit.needs and visit.common is not None and (visit.common == 0) != before.failed:
+            cost += 2.0 if visit.common == 0 else 1.0  # only an invalid checkpoint shares nothing at all
         return min(cost, UNSEEN) if before.excerpt != visit.excerpt else cost
 
     def _against(self, state: State, idle: Sequence[int], slot: int, visit: Visit) -> float:
@@ -182,13 +191,12 @@ class SlotSearch:
         return placed
 
     def _end_cost(self, state: State, persisted: dict[int, int] | None) -> float:
-        cost = 0.0
+        cost, moved = 0.0, False
         for slot, tokens in (persisted or {}).items():
             left = [self._left_at_end(last, tokens) for last in state]
             cost += min([*left, _NOT_PERSISTED])
-            if slot < len(state) and left[slot] > 1.0:
-                cost += 0.25
-        return cost
+            moved = moved or slot >= len(state) or left[slot] > min(left) + 1.0
+        return cost + (_OTHER_ID if moved else 0.0)
 
     def _left_at_end(self, last: int, tokens: int) -> float:
         if last < 0:

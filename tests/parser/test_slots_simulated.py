@@ -1,0 +1,215 @@
+"""Slot inference against a small multi-slot server that prints what ds4-server would.
+
+The server below is as simple as the rules allow (prefix scheduler or reuse-aware, one live state a slot, a
+disk store of whole states, stop sequences, failed prefills); its log goes through `read`, and what comes out
+is compared with the slots it really used.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import random
+from dataclasses import dataclass, field
+
+import pytest
+
+from parser.reading import read
+
+
+@dataclass
+class Talk:
+    text: list[int]
+    turns: int
+
+
+@dataclass
+class Slot:
+    live: list[int] = field(default_factory=list)
+    busy: bool = False
+    valid: bool = True
+
+
+@dataclass
+class Server:
+    """`rule` "old": longest common prefix, lowest slot; "new": reuse, then empty, then the shortest."""
+
+    slots: int
+    rule: str
+    rng: random.Random
+    disk: bool = True
+    stop_sequences: float = 0.0
+    failures: float = 0.0
+    lines: list[tuple[float, int, str]] = field(default_factory=list)
+    truth: list[tuple[int, int, int | None, int]] = field(default_factory=list)  # (C, P, gen, slot)
+    files: list[list[int]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.order = itertools.count()
+        self.state = [Slot() for _ in range(self.slots)]
+        self.queue: list[tuple[Talk, list[int]]] = []
+        self.clock: list[tuple[float, int, object]] = []
+
+    def say(self, at: float, text: str) -> None:
+        self.lines.append((at, next(self.order), text))
+
+    # -- the rules ------------------------------------------------------------------------------------
+
+    def score(self, slot: Slot, prompt: list[int]) -> float:
+        common = shared(slot.live, prompt) if slot.valid else 0
+        if self.rule == "old":
+            return common
+        if slot.live and common == len(slot.live):
+            return common
+        return 0 if not slot.live else -1 - 1e6 - len(slot.live)
+
+    def dispatch(self, at: float) -> None:
+        for job in list(self.queue):
+            idle = [n for n, slot in enumerate(self.state) if not slot.busy]
+            if not idle:
+                return
+            best = max(idle, key=lambda n: (self.score(self.state[n], job[1]), -n))
+            self.queue.remove(job)
+            self.run(at, best, *job)
+
+    def run(self, at: float, number: int, talk: Talk, prompt: list[int]) -> None:
+        slot = self.state[number]
+        slot.busy = True
+        live, common = slot.live, shared(slot.live, prompt) if slot.valid else 0
+        slot.valid = True
+        cached = len(live) if live and common == len(live) else 0
+        if not cached and live:
+            self.say(at, f"live kv cache miss live={len(live)} prompt={len(prompt)} common={common} reason=token-mismatch")
+            if self.disk and common and len(live) >= 64 and live not in self.files:
+                self.files.append(live)
+                self.say(at, f"kv cache stored tokens={len(live)} trimmed=0 reason=evict key=token-text size=40.41 MiB save=5.8 ms")
+        if not cached and self.disk:
+            cached = max((len(f) for f in self.files if shared(f, prompt) == len(f)), default=0)
+            if cached:
+                self.say(at, f"kv cache hit text tokens={cached} text=8000 quant=2 key=token-text load=1.0 ms file=/kv/{hash(tuple(prompt[:cached])) & (2**160 - 1):040x}.kv")
+        span = f"{cached}..{len(prompt)}:{len(prompt) - cached}"
+        self.say(at + 0.001, f"chat ctx={span} prompt start")
+        ready = at + 0.001 + (len(prompt) - cached) * 0.004
+        if self.rng.random() < self.failures:
+            slot.live, slot.valid = prompt[: self.rng.randint(cached, len(prompt))], False
+            heapq.heappush(self.clock, (ready, next(self.order), (number, talk)))
+            self.truth.append((cached, len(prompt), None, number))
+            return
+        self.say(ready, f"chat ctx={span} prompt done {ready - at:.3f}s")
+        gen = self.rng.randint(5, 700)
+        for made in [*range(50, gen, 50), gen]:
+            last = (made - 1) // 50 * 50
+            self.say(ready + made * 0.02, f"chat ctx={len(prompt) + last}..{len(prompt) + made}:{made - last} gen={made} decoding chunk=50.00 t/s avg=50.00 t/s {made * 0.02:.3f}s")
+        end = ready + gen * 0.02 + 0.001
+        self.say(end, f"chat ctx={span} gen={gen} finish=stop {end - at:.3f}s")
+        reply = [self.rng.randint(1000, 10**6) for _ in range(gen)]
+        slot.live = [] if self.rng.random() < self.stop_sequences else prompt + reply
+        talk.text = prompt + reply if self.rng.random() < 0.85 else prompt + reply[: gen // 2]
+        self.truth.append((cached, len(prompt), gen, number))
+        heapq.heappush(self.clock, (end, next(self.order), (number, talk)))
+
+    # -- the clients ------------------------------------------------------------------------------------
+
+    def serve(self, talks: list[Talk], pause: float) -> None:
+        for talk in talks:
+            heapq.heappush(self.clock, (self.rng.expovariate(1 / pause), next(self.order), talk))
+        while self.clock:
+            at, _, what = heapq.heappop(self.clock)
+            if isinstance(what, Talk):
+                what.text = what.text + [self.rng.randint(1000, 10**6) for _ in range(self.rng.randint(3, 900))]
+                self.queue.append((what, list(what.text)))
+            else:
+                number, talk = what
+                self.state[number].busy = False
+                talk.turns -= 1
+                if talk.turns > 0:
+                    heapq.heappush(self.clock, (at + self.rng.expovariate(1 / pause), next(self.order), talk))
+            self.dispatch(at)
+
+    def log(self) -> str:
+        start = [
+            "0915 10:00:00 ds4-server: context buffers 1739.75 MiB (ctx=65536, backend=metal, prefill_chunk=4096, raw_kv_rows=4352, compressed_kv_rows=16386)",
+            f"0915 10:00:00 ds4-server: batched mode enabled resident_sessions={self.slots} prefill_quantum=2048 mixed_prefill_quantum=128 decode_coalesce_us=2000",
+            "0915 10:00:00 ds4-server: listening on http://127.0.0.1:8000",
+        ]
+        end = max(self.lines)[0] + 1
+        self.say(end, "shutdown requested, draining requests")
+        for number, slot in enumerate(self.state):
+            if len(slot.live) >= 512:
+                self.say(end, f"persisting resident KV cache before shutdown slot={number} tokens={len(slot.live)}")
+        body = [f"{stamp(at)} ds4-server: {text}" for at, _, text in sorted(self.lines)]
+        return "\n".join(start + body) + "\n"
+
+
+def stamp(at: float) -> str:
+    second = 36_000 + int(at)
+    return f"{915 + second // 86_400:04d} {second // 3600 % 24:02d}:{second // 60 % 60:02d}:{second % 60:02d}"
+
+
+def shared(one: list[int], other: list[int]) -> int:
+    return next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+
+
+def simulate(seed: int, slots: int, talks: int, rule: str, pause: float, **faults: float) -> Server:
+    rng = random.Random(seed)
+    server = Server(slots, rule, rng, disk=rng.random() < 0.7, **faults)
+    head = list(range(70))
+    heads = [[*head, *[rng.randint(100, 999) for _ in range(rng.randint(5, 60))]] for _ in range(2)]
+    server.serve([Talk(list(rng.choice(heads)), max(2, 300 // talks)) for _ in range(talks)], pause)
+    return server
+
+
+def compare(server: Server, rows) -> tuple[int, int, int, int]:
+    """(placed right under the best renaming of labels, placed, ambiguous, requests)."""
+    left = list(rows)
+    pairs = []
+    for cached, prompt, gen, slot in server.truth:
+        row = next(r for r in left if (r.cached_tokens, r.prompt_tokens, r.generated_tokens) == (cached, prompt, gen))
+        left.remove(row)
+        pairs.append((slot, row))
+    sure = [(slot, row.slot) for slot, row in pairs if row.slot_confidence != "ambiguous"]
+    counts: dict[tuple[int, int], int] = {}
+    for pair in sure:
+        counts[pair] = counts.get(pair, 0) + 1
+    right = best_matching(counts, server.slots)
+    return right, len(sure), len(pairs) - len(sure), len(pairs)
+
+
+def best_matching(counts: dict[tuple[int, int], int], slots: int) -> int:
+    if slots <= 6:
+        return max(sum(counts.get((s, p[s]), 0) for s in range(slots)) for p in itertools.permutations(range(slots)))
+    used: set[int] = set()
+    total = 0
+    for slot in range(slots):
+        label = max((n for n in range(slots) if n not in used), key=lambda n: counts.get((slot, n), 0))
+        used.add(label)
+        total += counts.get((slot, label), 0)
+    return total
+
+
+CASES = [
+    (seed, slots, talks, rule, pause)
+    for seed, (slots, talks) in enumerate([(2, 2), (2, 5), (3, 3), (3, 6), (4, 9), (6, 8), (8, 14)])
+    for rule in ("old", "new")
+    for pause in (0.3, 8.0)
+]
+
+
+@pytest.mark.parametrize(("seed", "slots", "talks", "rule", "pause"), CASES)
+def test_slots_of_a_simulated_server(tmp_path, seed, slots, talks, rule, pause):
+    server = simulate(seed, slots, talks, rule, pause)
+    path = tmp_path / "server.log"
+    path.write_text(server.log())
+    right, placed, ambiguous, requests = compare(server, read([str(path)]).requests)
+    assert right >= 0.995 * placed
+    assert ambiguous <= 0.1 * requests
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_slots_with_stop_sequences_and_failed_prefills(tmp_path, seed):
+    server = simulate(seed, 3, 5, "old", 2.0, stop_sequences=0.04, failures=0.03)
+    path = tmp_path / "server.log"
+    path.write_text(server.log())
+    right, placed, ambiguous, requests = compare(server, read([str(path)]).requests)
+    assert right >= 0.98 * placed
+    assert ambiguous <= 0.15 * requests
