@@ -32,6 +32,11 @@ _SIZE: Final = re.compile(r"(?P<n>\d[\d,]*(?:\.\d+)?)\s?(?P<unit>[KMGT])i?B\b")
 _SECONDS: Final = re.compile(
     r"(?<![\w.=])~?(?P<n>\d+(?:[.,]\d+)?)\s?(?P<unit>ms|s|secs?|seconds?|mins?|minutes?|h|hours?)\b"
 )
+_LONG: Final = re.compile(  # 13 min 22 s, 1h 5m 3s
+    r"(?<![\w.=])(?:(?P<h>\d+)\s?h(?:ours?|rs?)?[ ,]*)?(?P<m>\d+)\s?m(?:in(?:ute)?s?)?[ ,]*(?:and )?"
+    r"(?P<s>\d+(?:\.\d+)?)\s?s(?:ec(?:ond)?s?)?\b"
+)
+_HITS: Final = re.compile(r"\bhits?\s*[:=]?\s*(?P<a>\d{1,9})\b|\b(?P<b>\d{1,9})\s+hits?\b(?!\s*[:=]?\s*\d)")
 _RATE: Final = re.compile(r"(?P<n>\d+(?:\.\d+)?)\s?(?:t|tok|tokens)/s(?:ec)?\b")
 _TOKENS: Final = re.compile(
     rf"(?P<n>{_INT}|\d+(?:\.\d+)?)\s?(?P<k>[kK])?\s?"
@@ -39,33 +44,19 @@ _TOKENS: Final = re.compile(
 )
 _TIMES: Final = re.compile(r"(?<!\w)[x×]\s?(?P<a>\d{1,6})\b|\b(?P<b>\d{1,6})\s?(?:[x×](?!\w)|times\b)")
 _AFTER_VERB: Final = re.compile(
-    rf"\s*[:=]?\s*(?P<n>{_INT})(?![\d.]*\s?(?:s\b|ms\b|[KMG]i?B|%|min|t/s|:|\.\.))"
+    rf"\s*[:=]?\s*(?P<n>{_INT}|\d+(?:\.\d+)?(?=[kK]\b))(?P<k>[kK]\b)?(?![\d.]*\s?(?:s\b|ms\b|[KMG]i?B|%|min|t/s|:|\.\.))"
 )
-_ERROR: Final = re.compile(r'(?:finish=error\s+|error=)"([^"]*)"')
+_ARROWS: Final = "←→⟵⟶⇐⇒<-=#"
+_ERROR: Final = re.compile(r"""(?:finish=error\s+|error=)["'(]([^"')]*)["')]""")
 _SCALE: Final = {"K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2}
-_UNIT_S: Final = {
-    "ms": 0.001,
-    "s": 1.0,
-    "sec": 1.0,
-    "second": 1.0,
-    "min": 60.0,
-    "minute": 60.0,
-    "h": 3600.0,
-    "hour": 3600.0,
-}
-_NUMERIC: Final = (
-    "live",
-    "prompt",
-    "common",
-    "tokens",
-    "hits",
-    "cached",
-    "gen",
-    "images",
-    "trimmed",
-    "count",
-    "misses",
+_UNIT_S: Final = {"ms": 0.001, "s": 1.0, "sec": 1.0, "second": 1.0} | {
+    "min": 60.0, "minute": 60.0, "h": 3600.0, "hour": 3600.0,
+}  # fmt: skip
+_NUMERIC: Final = frozenset(
+    ("live", "prompt", "common", "tokens", "hits", "cached", "gen", "images", "trimmed", "count", "misses")
 )
+_ADJECTIVE: Final = 8  # letters before the verb: "cold prefill", "then stored"
+_TELLING: Final = {"tokens", "size_mib", "common", "live", "times", "hits"}
 _RENAMED: Final = {"gen": "generated"}
 
 
@@ -97,8 +88,10 @@ def facts(text: str) -> dict[str, Any]:
         found |= _keyed(match["key"], match["value"].strip('"'))
     if match := _SIZE.search(text):
         found["size_mib"] = mib(match["n"], match["unit"])
-    if match := _SECONDS.search(text):
-        found["seconds"] = seconds(match["n"], match["unit"])
+    if (took := _took(text)) is not None:
+        found["seconds"] = took
+    if match := _HITS.search(text):
+        found["hits"] = int(match["a"] or match["b"])
     if match := _RATE.search(text):
         found["rate_tps"] = float(match["n"])
     if match := _TOKENS.search(text):
@@ -106,6 +99,14 @@ def facts(text: str) -> dict[str, Any]:
     if match := _TIMES.search(text):
         found["times"] = int(match["a"] or match["b"])
     return found
+
+
+def _took(text: str) -> float | None:
+    """The first duration that the text names, in seconds."""
+    if match := _LONG.search(text):
+        return int(match["h"] or 0) * 3600 + int(match["m"]) * 60 + float(match["s"])
+    match = _SECONDS.search(text)
+    return seconds(match["n"], match["unit"]) if match else None
 
 
 def _keyed(key: str, value: str) -> dict[str, Any]:
@@ -124,21 +125,23 @@ def _counted(number: str, thousands: str | None) -> int:
 def digest(text: str) -> tuple[str, dict[str, Any]] | None:
     """(kind, fields) of a line that retells the log in other words; None for prose."""
     peeled = peel(unescaped(text))[0]
-    told = _told(peeled.text, peeled.stamp)
-    if told is None and peeled.comment is not None:
-        told = _told(f"{peeled.text} {peeled.comment}", peeled.stamp)
-    return told
+    if peeled.comment is None:
+        return _told(peeled.text, peeled.stamp)
+    both = f"{peeled.text} {peeled.comment}"
+    ways = (peeled.text, both) if peeled.comment[0] in _ARROWS else (both, peeled.text)
+    return next((told for way in ways if (told := _told(way, peeled.stamp))), None)
 
 
 def _told(body: str, stamp: str | None) -> tuple[str, dict[str, Any]] | None:
     fields: dict[str, Any] = {"stamp": stamp} if stamp else {}
-    if stamp and (match := _RANGE.match(f"{stamp} {body}")):
-        fields["end_stamp"] = match["to"]
-        body = f"{stamp} {body}"[match.end() :]
+    whole_line = f"{stamp} {body}" if stamp else body
+    if match := _RANGE.match(whole_line):
+        fields = {"stamp": match["from"], "end_stamp": match["to"]}
+        body = whole_line[match.end() :]
     said = facts(body)
     if error := _ERROR.search(body):
         said["error"] = error[1]
-    kind = _kind(body, said, retyped=bool(stamp) or bool(re.search(r"\w=\S", body)))
+    kind = _kind(body, said, retyped=bool(fields) or bool(re.search(r"\w=\S", body)))
     if kind is None:
         return None
     if kind in ("request", "prefill") and "seconds" in said:
@@ -152,35 +155,34 @@ def _kind(body: str, said: dict[str, Any], *, retyped: bool) -> str | None:
         return "request"
     verb = _VERB.search(body)
     short = len(re.findall(r"[A-Za-z]{3,}", body)) <= 12
-    if verb and verb.lastgroup and short and (retyped or verb.start() == 0):
+    if verb and verb.lastgroup and short and (retyped or verb.start() <= _ADJECTIVE):
         if verb.lastgroup in ("stored", "evicted", "kept", "hit", "skipped"):
             if "tokens" not in said and (match := _AFTER_VERB.match(body, verb.end())):
-                said["tokens"] = whole(match["n"])
+                said["tokens"] = _counted(match["n"], match["k"])
             if match := _REASON.search(body, verb.end()):
                 said["reason"] = match[1]
-        if verb.lastgroup != "prefill" and not said.keys() & {
-            "tokens",
-            "size_mib",
-            "common",
-            "live",
-            "times",
-            "hits",
-        }:
+        if verb.lastgroup != "prefill" and not said.keys() & _TELLING:
             return None
         return verb.lastgroup if said else None
     return "miss" if said.keys() & {"common", "live"} and short else None
 
 
+_SETTING: Final = {
+    "=": re.compile(r"\s*(?P<key>[A-Za-z][\w .()/-]{0,40}?)\s+=\s+(?P<value>\S.*)"),
+    ":": re.compile(r"\s*(?P<key>[a-z_]+): (?P<value>.*)"),
+}
+
+
+def is_setting(text: str) -> bool:
+    """Whether a line reads `key = value`, with blanks around the sign."""
+    return _SETTING["="].fullmatch(text.rstrip()) is not None
+
+
 def settings(lines: Sequence[str], sign: str) -> dict[str, Any]:
-    """`key = value` lines as a mapping; numbers as numbers. With "=" blanks must stand around the sign."""
-    pattern = re.compile(
-        r"\s*(?P<key>[A-Za-z][\w .()/-]{0,40}?)\s+=\s+(?P<value>\S.*)"
-        if sign == "="
-        else r"\s*(?P<key>[a-z_]+): (?P<value>.*)"
-    )
+    """`key = value` (or `key: value`) lines as a mapping; numbers as numbers."""
     found: dict[str, Any] = {}
     for line in lines:
-        if match := pattern.fullmatch(line.rstrip()):
+        if match := _SETTING[sign].fullmatch(line.rstrip()):
             found[match["key"].strip().lower().replace(" ", "_")] = number(match["value"])
     return found
 
@@ -190,6 +192,8 @@ def number(text: str) -> int | float | str:
     bare = text.strip().strip("*_`~≈ ")
     if match := re.match(rf"(?:{_INT})(?![\d.])(?=$|[\s*_`)])", bare):
         return whole(match[0])
+    if match := re.match(r"(\d+(?:\.\d+)?)\s?[kK](?=$|[\s*_`)])", bare):
+        return _counted(match[1], "k")
     match = re.match(r"-?\d+\.\d+(?=$|[\s*_`)])", bare)
     return float(match[0]) if match else bare[:200]
 

@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
-from parser.digest import digest, facts, settings, table
+from parser.digest import digest, facts, is_setting, settings, table
 from parser.markdown import Physical
 from parser.pasted import Found, is_event
 from parser.said import errors, figures, options
@@ -46,6 +46,7 @@ class Hearsay:
 
 
 MAX_TEXT = 2000
+_OF_MISS = frozenset({"live", "prompt", "common"})
 
 
 def hearsay_of(physical: Sequence[Physical], found: Iterable[Found]) -> list[Hearsay]:
@@ -80,9 +81,15 @@ def _block(lines: list[Physical], taken: set[int]) -> Iterator[Hearsay]:
 
 def _lines(lines: list[Physical]) -> Iterator[Hearsay]:
     """Digests, `key = value` blocks, and prose with its figures."""
-    keyed = settings([line.text for line in lines], "=")
+    block = [line for line in lines if is_setting(line.text)]
+    keyed = settings([line.text for line in block], "=")
     if len(keyed) >= 2:
-        yield _heard("settings", lines[0], keyed, "\n".join(line.text for line in lines))
+        text = "\n".join(line.text for line in block)
+        yield _heard("settings", block[0], keyed, text)
+        told = {name: value for name, value in keyed.items() if name in _OF_MISS and isinstance(value, int)}
+        if "common" in told:
+            yield _heard("miss", block[0], told, text)
+        lines = [line for line in lines if line not in block]
     for line in lines:
         heard = digest(line.text)
         if heard is not None:

@@ -158,13 +158,13 @@ class _Reader:
 
     def content(self, text: str) -> Iterator[tuple[str, str]]:
         """A line inside a fence."""
-        for part in unmarked(text) if "<" in text or "&" in text else [text]:
+        for part in _parts(text):
             place = self.placed(part, "fence")
             yield part, "row" if place == "fence" and _is_row(part) else place
 
     def plain(self, text: str) -> Iterator[tuple[str, str]]:
         """A line outside any fence."""
-        for part in unmarked(text):
+        for part in _parts(text):
             blank = not part.strip()
             if blank and not self.was_blank:
                 self.block += 1
@@ -223,6 +223,12 @@ def _text_of(rest: str) -> str:
     rest = rest.strip()
     match = _INFO_THEN_TEXT.match(rest)
     return rest[match.end() :] if match else rest
+
+
+def _parts(text: str) -> list[str]:
+    """The line without HTML and forum marks; a row of a table stays one line whatever its cells hold."""
+    parts = unmarked(text) if set(text) & set("<&[{") else [text]
+    return ["\n".join(parts)] if len(parts) > 1 and _is_row(" ".join(parts)) else parts
 
 
 def _is_row(text: str) -> bool:

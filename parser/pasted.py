@@ -112,10 +112,11 @@ class Offers:
         return found, self.past_raw_text(last, at)
 
     def offer(self, peeled: Peeled, here: Physical, place: str) -> Found:
-        text = without_cut(" ".join(peeled.text.split()) if '"' not in peeled.text else peeled.text)
+        whole = " ".join(peeled.text.split()) if '"' not in peeled.text else peeled.text
+        text = without_cut(whole)
         line = Line(
             here.line, here.offset, here.length, text, peeled.stamp, peeled.program, self.source,
-            self.excerpt, place, peeled.comment, peeled.elided or text != peeled.text,
+            self.excerpt, place, peeled.comment, peeled.elided or text != whole,
         )  # fmt: skip
         return Found(line, self.parse(line))
 
@@ -249,7 +250,14 @@ class Offers:
                 yield self.as_prose(line)
 
     def as_prose(self, here: Physical) -> Found:
-        line = Line(here.line, here.offset, here.length, here.text.strip(), source=self.source, place="prose")
+        line = Line(
+            here.line,
+            here.offset,
+            here.length,
+            " ".join(here.text.split()),
+            source=self.source,
+            place="prose",
+        )
         return Found(line, Event(0, here.line, here.offset, here.length, self.source, None, "foreign", ""))
 
     def fragments(self, prose: list[Physical]) -> Iterator[tuple[Found, set[int]]]:
@@ -302,7 +310,8 @@ class Offers:
         if "`" in text:
             line = replace(here, text=text)
             return [replace(one, line=replace(one.line, place="cell")) for one, _ in self.fragments([line])]
-        found = [self.offer(peeled, here, "cell") for peeled in peel(unescaped(text))] if text else []
+        parts = [part for part in text.split("\n") if part.strip()]
+        found = [self.offer(peeled, here, "cell") for part in parts for peeled in peel(unescaped(part))]
         return [replace(one, weak=True) for one in found if is_event(one.event)]
 
 

@@ -19,8 +19,13 @@ _STAMP: Final = re.compile(
     rf"\[?(?:(?P<date>{_DATE}|{_LOST})[ \t]+)?(?P<clock>{_CLOCK})(?:[.,]\d{{1,9}})?\]?(?=[ \t]|$|ds4)[ \t]*"
 )
 #: Any name may stand before what the server and the agent print about the disk store.
+_ANY_NAME: Final = (
+    r"kv cache |KV disk cache |context buffers \d|\d+ resident sessions |batched mode enabled"
+    r"|listening on http|session checkpoints are|exact DSML tool|failed to create \w+ session"
+    r"|tracing session|shutdown requested"
+)
 _PROGRAM: Final = re.compile(
-    r"(?P<name>ds4-(?:server|agent)|[\w.-]{1,40}(?=: (?:kv cache |KV disk cache )))(?:\[\d+\])?:[ \t]*"
+    rf"(?P<name>ds4-(?:server|agent)|(?!ds4:)[\w.-]{{1,40}}(?=: (?:{_ANY_NAME})))(?:\[\d+\])?:[ \t]*"
 )
 _START: Final = rf"(?=(?:\[?(?:(?:{_DATE}|{_LOST})[ \t]+)?{_CLOCK}\b|ds4(?:-\w+)?(?:\[\d+\])?: ))"
 _GLUED: Final = re.compile(rf"{_DATE} {_CLOCK} (?=\S)|(?<![\d:.,]){_CLOCK} (?=ds4-(?:server|agent): )")
@@ -46,9 +51,11 @@ _WRAPPER: Final = re.compile(
             r"\d+\|[\w.@-]+[ \t]*\|[ \t]+",  # pm2
             r"[\w./@-]{1,60}[ \t]*\|[ \t]+(?!.*\|[ \t]*$)",  # docker compose
             r"[\w./~+@-]*\w\.(?:log|txt|out|err)(?:\.\d+)?(?:\.gz)?[:-](?:\d{1,9}[:-])?[ \t]*",  # grep -H
-            r"L?\d{1,9}:(?!\d\d:\d\d)(?=\S)",  # grep -n
-            rf"L?\d{{1,9}}[:.)|-]?[ \t]*\|?[ \t]*{_START}",  # cat -n, editors, grep -C
+            r"\d{1,2}:\d\d[ \t]+(?![→-])",  # a clock without seconds
+            r"L?\d{1,9}:(?!\d\d(?:\D|$))(?=\S)",  # grep -n
+            rf"L?\d{{1,9}}[:.)|│-]?[ \t]*[|│]?[ \t]*{_START}",  # cat -n, editors, grep -C
             r"(?:[-*+•‣▪◦]|\d{1,3}[.)])[ \t]+",  # lists
+            r"[│┃▌▎]+[ \t]*",  # frames of terminals
             r"(?:std(?:err|out)|INFO|WARN(?:ING)?|ERROR|DEBUG|NOTICE|TRACE)\b[\]:|]*[ \t]+",
             rf"[+\-~!→»▶⚠❌✓✗️]+[ \t]*{_START}",  # diffs, marks
             rf"(?:\w+\[\d+\]|[\w.-]{{1,40}}@[\w.-]{{1,40}}|%):?[ \t]+{_START}",  # a tag with a process number
@@ -66,7 +73,8 @@ _INVISIBLE: Final = re.compile("[\0-\x08\x0b-\x1f\x7f\u200b-\u200f\u202a-\u202e\
 _SPACES: Final = re.compile("[\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]")
 _TAGS: Final = re.compile(
     r"</?(?:details|summary|pre|code|kbd|samp|b|i|em|strong|p|div|span|font|blockquote|ul|ol|li|sub|sup|tt|a|img"
-    r"|table|thead|tbody|tr|td|th)(?:\s[^<>]*)?/?>",
+    r"|table|thead|tbody|tr|td|th)(?:\s[^<>]*)?/?>"
+    r"|\[/?(?:code|quote|log|pre|spoiler|b|i|u)(?:=[^\[\]]*)?\]|\{(?:code|noformat|quote)(?::[^{}]*)?\}",
     re.IGNORECASE,
 )
 _BREAK: Final = re.compile(r"<br\s*/?>", re.IGNORECASE)
@@ -159,8 +167,10 @@ def _peel(text: str) -> Peeled:
 
 def _unpaired(text: str, line: str) -> str:
     """Without the marks of emphasis and quotation that close what stands around the whole line."""
-    text = text.rstrip("*~` ")
-    return text.rstrip("\"',") if line[:1] in ('"', "'") else text
+    text = text.removesuffix("\\n").rstrip("*~`│┃ ")
+    if line[:1] in ('"', "'") or (text.endswith(('"', '",')) and text.count('"') % 2):
+        return text.rstrip("\"',")
+    return text
 
 
 def _is_own(match: re.Match[str], before: str | None) -> bool:

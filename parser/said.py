@@ -71,9 +71,11 @@ _POSITION: Final = re.compile(r"\bat (?:token|position|pos)\s?=?\s?(\d+)")
 def options(text: str) -> Iterator[dict[str, Any]]:
     """Options of ds4-server that the text names, with their values."""
     command = bool(_COMMAND.search(text))
-    for match in _OPTION.finditer(unescaped(text)):
+    found = [match for match in _OPTION.finditer(unescaped(text)) if match["name"] in OPTIONS]
+    ours = command or any(match["name"].startswith("--") for match in found)
+    for match in found:
         name = match["name"]
-        if name not in OPTIONS or (len(name) == 2 and not (command or "--" in text)):
+        if not ours:  # `-c` and `-m` are options of half the world
             continue
         fields: dict[str, Any] = {"name": name, "where": "command" if command else "prose"}
         if OPTIONS[name] and match["value"] and not _PLACEHOLDER.fullmatch(match["value"]):
@@ -119,7 +121,7 @@ def errors(lines: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
     spans = [(match.start("text"), match["text"]) for match in _MESSAGE.finditer(block)]
     covered = [(start, start + len(text)) for start, text in spans]
     for match in _ENGINE.finditer(block):
-        if not any(start <= match.start() < end for start, end in covered):
+        if "stream" not in match[0] and not any(start <= match.start() < end for start, end in covered):
             line = block[block.rfind("\n", 0, match.start()) + 1 :].partition("\n")[0]
             spans.append((match.start(), line.strip()))
     if not spans and (status := _STATUS.search(block)):
