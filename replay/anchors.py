@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from replay.defaults import Talk
+from replay.candidates import Talk
 from replay.evidence import Evidence
 from replay.prefixes import Tree
 from replay.strings import canonical, canonical_tokens

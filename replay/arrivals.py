@@ -9,7 +9,7 @@ from statistics import median
 
 from parser.reading import Reading
 from replay.costs import FittedCosts
-from replay.defaults import Talk
+from replay.candidates import Talk
 from replay.lanes import lanes, saturated
 from replay.timing import Spans, settle, spans
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Sequence
 
-from replay.defaults import Talk
+from replay.candidates import Talk
 from replay.timing import Spans
 
 #: a single slot that is idle for less than this share of its busy time was never waited for

@@ -1,0 +1,143 @@
+"""What a prompt may go on from where its log leaves that open, with a cost for each way (`replay.defaults`)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from math import log
+from statistics import median
+from typing import Final, NamedTuple
+
+from replay.evidence import Evidence
+from replay.heads import heads
+from replay.prefixes import Part, Tree
+from replay.strings import canonical, live
+
+#: turns back that a default looks for one that a prompt could go on from
+BACK: Final = 6
+#: tokens by which a message boundary may be missed: the role tag, and words that two messages share
+SLACK: Final = 4
+#: a new conversation, in units of (ln(tokens added / usual))^2: seven times the usual, or a seventh of it
+NEW: Final = 4.0
+_CHANGED: Final = 2.0
+_INNER: Final = 2.5
+_RETRY_INNER: Final = 1.0
+#: growths that a log must show before it has a usual one
+_LEAST_GROWTHS: Final = 3
+
+
+class Way(NamedTuple):
+    """A prompt may agree with `string` for its first `depth` tokens; the lower `cost`, the likelier."""
+
+    cost: float
+    string: int
+    depth: int
+
+
+@dataclass(slots=True, eq=False)
+class Talk:
+    """One conversation: indices of its requests, in order."""
+
+    turns: list[int] = field(default_factory=list)
+
+
+class Candidates:
+    """Ways for each request, by what the log rules out and what its conversations usually add."""
+
+    def __init__(self, evidence: Evidence, tree: Tree) -> None:
+        self.evidence, self.tree = evidence, tree
+        self.parted: dict[int, list[Part]] = defaultdict(list)
+        for part in evidence.parted:
+            self.parted[part.one].append(part)
+        self.left = _left_at(evidence)
+        self.goes_on = _gone_on_from(evidence)
+        self.heads = heads(evidence, tree)
+        requests = evidence.requests
+        self.began = [min(r.events, default=r.line) for r in requests]
+        self.ended = [max(r.events, default=r.line) for r in requests]
+        self.usual = _usual_growth(evidence)
+
+    def of(self, index: int, talks: Sequence[Talk], *, new: bool) -> list[Way]:
+        """All ways, the likeliest first; with `new`, only those likelier than a new conversation."""
+        ways = []
+        for talk in talks:
+            if self._alike(index, talk.turns[-1]):
+                ways += self._in_talk(index, talk)
+        ways.sort(key=lambda way: (way.cost, -way.depth, -way.string))
+        return [way for way in ways if way.cost < NEW] if new and self.usual is not None else ways
+
+    def _alike(self, index: int, last: int) -> bool:
+        one, other = self.evidence.requests[index], self.evidence.requests[last]
+        kinds = {"TOOLS", "RESPPROTO"}
+        return one.api == other.api and kinds & set(one.flags) == kinds & set(other.flags)
+
+    def _in_talk(self, index: int, talk: Talk) -> list[Way]:
+        found: list[Way] = []
+        answered = (t for t in talk.turns[: -BACK - 1 : -1] if self.ended[t] < self.began[index])
+        for back, turn in enumerate(answered):
+            found += [way for way in self._from_turn(index, turn, back) if self._fits(index, way)]
+            if len(found) >= 2:
+                break
+        return found
+
+    def _from_turn(self, index: int, turn: int, back: int) -> Iterator[Way]:
+        tokens = self.evidence.lengths[canonical(index)]
+        prompt, whole = self.evidence.lengths[canonical(turn)], self.evidence.lengths[live(turn)]
+        if tokens == prompt:
+            yield Way(_RETRY_INNER if back else 0.0, canonical(turn), tokens)
+        if self.goes_on.get(turn, index) > index:
+            return
+        inner = _INNER if back else 0.0
+        if whole < tokens and not prompt <= self.left.get(index, whole) < whole:
+            yield Way(inner + self._growth(tokens - whole), live(turn), whole)
+        if prompt < tokens and prompt < whole:
+            yield Way(inner + _CHANGED + self._growth(max(1, tokens - whole)), live(turn), prompt)
+
+    def _growth(self, added: int) -> float:
+        """How unusual it is that a turn adds so many tokens; without anything to go by, the fewer the likelier."""
+        if self.usual is None:
+            return log(added + 1) / 100
+        return log((added + 20) / (self.usual + 20)) ** 2
+
+    def _fits(self, index: int, way: Way) -> bool:
+        """No line about this request contradicts it; nor does it end inside a head that the prompt shares with
+        others, since they would share all of it too."""
+        if way.depth < self.heads.get(index, 0) - SLACK:
+            return False
+        return all(
+            min(way.depth, self.tree.common(way.string, part.other)) <= part.most
+            for part in self.parted[canonical(index)]
+        )
+
+
+def _left_at(evidence: Evidence) -> dict[int, int]:
+    """Index -> where the next prompt in its slot left its prompt. A client that replaces its last message
+    keeps its history, so the last message begins no later; a reply that ends later was not sent back whole."""
+    left = {}
+    for after, before in evidence.occupant.items():
+        shared = evidence.requests[after].common
+        if shared and shared < evidence.lengths[canonical(before)]:
+            left[before] = shared
+    return left
+
+
+def _gone_on_from(evidence: Evidence) -> dict[int, int]:
+    """Index -> the last request that is known to extend its whole live state."""
+    goes_on: dict[int, int] = {}
+    for index in sorted(evidence.placed):
+        before = evidence.occupant.get(index)
+        if before is not None and evidence.requests[index].cached_tokens == evidence.lengths[live(before)]:
+            goes_on[before] = index
+    return goes_on
+
+
+def _usual_growth(evidence: Evidence) -> float | None:
+    """Tokens that a turn adds to its conversation: the median of those that the log shows."""
+    lengths = evidence.lengths
+    shown = [lengths[canonical(i)] - (evidence.requests[i].cached_tokens or 0) for i in evidence.placed]
+    for index, file in evidence.served_from.items():
+        if file.string >= 0 and file.tokens == lengths[file.string] and file.string % 3 == 1:
+            shown.append(lengths[canonical(index)] - file.tokens)
+    shown = [tokens for tokens in shown if tokens > 1]
+    return median(shown) if len(shown) >= _LEAST_GROWTHS else None
