@@ -17,6 +17,7 @@ from triage.episodes import Episode, total_s
 from triage.hearsay import notes
 from triage.links import previous_of
 from triage.pace import gaps_of
+from triage.stitch import stitched
 from triage.thresholds import Thresholds
 from triage.view import COMMON, RARE, View
 
@@ -104,28 +105,7 @@ def _episodes(view: View, rows: list[Event], short: bool) -> None:
         for event in own:
             view.owner[event.seq] = episode
         _look_back(view, episode, index, loose, by_number)
-    view.episodes = _adopt_hits(kept, view)
-
-
-def _adopt_hits(episodes: list[Episode], view: View) -> list[Episode]:
-    """A hit that no prompt used stands alone in the parser's rows: it belongs to the request around it.
-
-    Between a miss and its `prompt start` no other request can load a file (log-formats 6).
-    """
-    alone = [e for e in episodes if e.hit is not None and not e.spanned and e.miss is None]
-    taken = set()
-    for lonely in alone:
-        hit = lonely.hit
-        assert hit is not None
-        for episode in episodes:
-            start = next((e.seq for e in episode.of("prompt_start")), None)
-            around = episode.miss is not None and start is not None and episode.miss.seq < hit.seq < start
-            if around and episode.hit is None and (episode.start or 0) < (lonely.hit_tokens or 0):
-                episode.events = sorted([*episode.events, *lonely.events], key=lambda e: e.seq)
-                view.owner.update({e.seq: episode for e in lonely.events})
-                taken.add(id(lonely))
-                break
-    return [e for e in episodes if id(e) not in taken]
+    view.episodes = stitched(kept, view)
 
 
 def _look_back(

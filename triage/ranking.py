@@ -15,6 +15,8 @@ from triage.view import View
 BROKEN_ORDER: Final = (
     "out-of-memory", "distributed-failure", "poisoned-checkpoint", "engine-prefill-failure", "foreign-checkpoint",
 )  # fmt: skip
+#: verdicts that nothing is wrong: never beside an alarm that rests on events
+_ALL_CLEAR: Final = ("healthy", "slow-but-right")
 #: tokens a second that turn seconds into tokens where the log shows no speed of its own (ranking only)
 _ASSUMED_RATE: Final = 200.0
 
@@ -38,7 +40,7 @@ class Judged:
 
 
 def rank(judged: Sequence[Judged], view: View) -> list[Judged]:
-    """The order of findings. `healthy` is dropped beside an alarm; `nothing-to-judge` beside any event finding."""
+    """The order of findings. The all-clear verdicts are dropped beside an alarm; `nothing-to-judge` beside any event finding."""
     kept = _without_contradictions(judged)
     found = {j.id for j in kept}
     led = [j for j in kept if _has_cause(j, found)]
@@ -50,7 +52,7 @@ def rank(judged: Sequence[Judged], view: View) -> list[Judged]:
 
 def _without_contradictions(judged: Sequence[Judged]) -> list[Judged]:
     alarm = any(j.alarm and j.sign.grade != "hearsay" for j in judged)
-    kept = [j for j in judged if not (j.id == "healthy" and alarm)]
+    kept = [j for j in judged if not (j.id in _ALL_CLEAR and alarm)]
     events = [j for j in kept if j.sign.grade != "hearsay" and j.id != "nothing-to-judge"]
     return [j for j in kept if not (j.id == "nothing-to-judge" and events)]
 

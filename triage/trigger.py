@@ -332,7 +332,7 @@ def _reply(episode: Episode, setting: Setting) -> Trigger | None:
             return None
         sure = before.how == "slot"
     else:
-        if live - common > limits.unknown_reply_tokens or common < live / 2:
+        if live - common > limits.unknown_reply_tokens or common < live / 2 or _fresh_session(episode, setting):
             return None
         sure = False
     return _reply_trigger(episode, sure)

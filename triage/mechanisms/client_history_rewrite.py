@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from triage.episodes import Episode
-from triage.evidence import plural, trigger_sign
+from triage.evidence import event_sign, plural, trigger_sign, triggered
 from triage.mechanism import Mechanism, Replay, Sign
 from triage.view import View
 
@@ -37,7 +37,29 @@ def detect(view: View) -> Iterator[Sign]:
             "bound_tokens": sum(commons) or None,
         }
 
-    yield from trigger_sign(view, "client-history-rewrite", _explain, extra=extra, measure=_kept)
+    signs = list(trigger_sign(view, "client-history-rewrite", _explain, extra=extra, measure=_kept))
+    yield from signs or _behind_a_tail(view)
+
+
+def _behind_a_tail(view: View) -> Iterator[Sign]:
+    """A late mismatch that lies well before the last prompt's end: the history was changed, not the reply."""
+    early = [
+        e for e, _ in triggered(view, "tail-mismatch-no-rewind", cheap=False)
+        if e.previous is not None and e.common is not None
+        and e.previous.prompt - e.common > view.limits.transient_tokens
+    ]  # fmt: skip
+    if early:
+        before = max(e.previous.prompt - (e.common or 0) for e in early if e.previous is not None)
+        yield event_sign(
+            f"{plural(len(early), 'prompt')} part from the live state {before} tokens before the end of the last prompt: "
+            "something in the history was rewritten",
+            [e for ep in early for e in ep.of("live_miss")],
+            {"changed_tokens": sum(e.changed or 0 for e in early), "before_last_prompt_end_tokens": before},
+            episodes=early,
+            tokens=0,
+            grade="possible",
+            role="contributing",
+        )
 
 
 MECHANISM = Mechanism(
