@@ -24,12 +24,12 @@ def anchors(
     """Anchors by request index, and the indices for which it is only the default."""
     said = _said(evidence, trim, align)
     found: dict[int, int] = {}
-    carriers = {(tree.carrier(canonical(index), place + 1), place) for index, place in said.items()}
+    carriers = {(tree.carrier(canonical(index), place), place) for index, place in said.items()}
     places = sorted({place for _, place in carriers}, reverse=True)
     for index in range(len(evidence.requests)):
         for place in places:
             longer = evidence.lengths[canonical(index)] > place
-            if longer and (tree.carrier(canonical(index), place + 1), place) in carriers:
+            if longer and (tree.carrier(canonical(index), place), place) in carriers:
                 found[index] = place
                 break
     guessed = _guessed(evidence, tree, talks, found)

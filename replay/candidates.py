@@ -21,7 +21,7 @@ SLACK: Final = 4
 #: a new conversation, in units of (ln(tokens added / usual))^2: seven times the usual, or a seventh of it
 NEW: Final = 4.0
 _CHANGED: Final = 2.0
-_INNER: Final = 2.5
+_INNER: Final = 4.5
 _RETRY_INNER: Final = 1.0
 #: growths that a log must show before it has a usual one
 _LEAST_GROWTHS: Final = 3

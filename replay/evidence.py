@@ -180,7 +180,25 @@ class _Gatherer:
         tokens, reason = event.get("tokens"), event.get("reason")
         string = self._stored_string(tokens, reason, index)
         file = LogFile(string, tokens, event.get("size_mib"), event.get("key"), ctx=self._ctx(index))
+        if event.get("trimmed"):
+            self._same_head(file)
+        self._not_there_yet(file)
         self.out.files.append(file)
+
+    def _same_head(self, file: LogFile) -> None:
+        """Two cold checkpoints of one length and size, the first one deleted before: by default one head."""
+        for other in reversed(self.out.files):
+            if other.gone and other.tokens == file.tokens and _like(other.size_mib, file.size_mib):
+                if min(other.string, file.string) >= 0 and other.string != file.string:
+                    self.out.guesses.append(Guess(file.string, [(other.string, file.tokens)]))
+                return
+
+    def _not_there_yet(self, file: LogFile) -> None:
+        """A store that prints its line found no file of its text (R4.20)."""
+        for other in self._present():
+            known = min(other.string, file.string) >= 0 and other.string != file.string
+            if known and other.tokens == file.tokens and other.key == file.key:
+                self.out.parted.append(Part(file.string, other.string, file.tokens - 1))
 
     def _stored_string(self, tokens: int, reason: str, index: int | None) -> int:
         if reason in ("evict", "shutdown"):
