@@ -153,3 +153,6 @@ def _think(out: Arrivals, waits: Sequence[float]) -> None:
         out.think[index] = min(room[index], usual) if out.queued[index] else room[index]
         if out.arrival[index] is not None:
             out.arrival[index] = ended[index] + out.think[index]
+    for index, queued in enumerate(out.queued):
+        if queued and index not in out.after:
+            out.arrival[index] = out.arrival[0]  # it had waited as long as can be

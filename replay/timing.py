@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from parser.reading import Reading
 from parser.request import Request
 from replay.strings import successors
 
 _SWEEPS = 200
+#: ways through all lines until their order holds
+_ROUNDS = 50
 
 
 @dataclass(slots=True)
@@ -84,69 +87,111 @@ def _lasted(request: Request) -> float:
 
 def _narrow(out: Spans) -> None:
     """A line stands after those above it: both ways through all starts and ends."""
-    marks = sorted(
-        [(place, i, 0.0) for i, place in enumerate(out.began) if out.low[i] is not None]
-        + [(place, i, out.lasted[i]) for i, place in enumerate(out.last) if out.low[i] is not None]
-    )
-    for _ in range(2):
-        _forward(out.low, marks)
-        _backward(out.high, marks)
+    marks = _marks(out)
+    _forward(out.low, marks)
+    _backward(out.high, marks)
     for i, (low, high) in enumerate(zip(out.low, out.high, strict=True)):
         if low is not None and high is not None and low > high:
             out.low[i] = out.high[i] = (low + high) / 2
 
 
+def _marks(out: Spans) -> list[tuple[int, int, float]]:
+    """Starts and ends in the order of their lines: event number, index, seconds after the start."""
+    known = [i for i, low in enumerate(out.low) if low is not None]
+    return sorted([(out.began[i], i, 0.0) for i in known] + [(out.last[i], i, out.lasted[i]) for i in known])
+
+
 def _forward(low: list[float | None], marks: Sequence[tuple[int, int, float]]) -> None:
-    now = float("-inf")
-    for _, index, after in marks:
-        now = max(now, (low[index] or 0.0) + after)
-        low[index] = max(low[index] or 0.0, now - after)
+    """Raise the earliest starts until every line is as late as the one above it."""
+    for _ in range(_ROUNDS):
+        now, moved = float("-inf"), False
+        for _, index, after in marks:
+            now = max(now, (low[index] or 0.0) + after)
+            moved = moved or now - after > (low[index] or 0.0) + 1e-9
+            low[index] = max(low[index] or 0.0, now - after)
+        if not moved:
+            return
 
 
 def _backward(high: list[float | None], marks: Sequence[tuple[int, int, float]]) -> None:
-    now = float("inf")
-    for _, index, after in reversed(marks):
-        now = min(now, (high[index] or 0.0) + after)
-        high[index] = min(high[index] or 0.0, now - after)
+    """Lower the latest starts until every line is as early as the one below it."""
+    for _ in range(_ROUNDS):
+        now, moved = float("inf"), False
+        for _, index, after in reversed(marks):
+            now = min(now, (high[index] or 0.0) + after)
+            moved = moved or now - after < (high[index] or 0.0) - 1e-9
+            high[index] = min(high[index] or 0.0, now - after)
+        if not moved:
+            return
 
 
 def settle(out: Spans, after: Mapping[int, int]) -> list[float | None]:
-    """Starts, one of each interval: the pauses between a request and the one that it waited for (`after`, by
-    index) are made as equal as the intervals allow."""
-    starts = [None if a is None or b is None else (a + b) / 2 for a, b in zip(out.low, out.high, strict=True)]
-    following = {before: index for index, before in after.items()}
-    for _ in range(_SWEEPS if len(starts) < 2000 else _SWEEPS // 20):
-        pause = _mean_pause(out, starts, after)
-        for index in range(len(starts)):
-            _balance(index, out, starts, after.get(index), following.get(index), pause)
-    return starts
+    """Starts, one of each interval and in the order of their lines: the pauses between a request and the one
+    that it waited for (`after`, by index) are made as equal as that allows; those that waited for nobody are
+    brought together."""
+    return _Settling(out, after).starts
 
 
-def _mean_pause(out: Spans, starts: Sequence[float | None], after: Mapping[int, int]) -> float:
-    pauses = [
-        now - then - out.lasted[before]
-        for index, before in after.items()
-        if (now := starts[index]) is not None and (then := starts[before]) is not None
-    ]
-    pauses.sort()
-    return max(0.0, pauses[len(pauses) // 2]) if pauses else 0.0
+class _Settling:
+    """Starts that move one at a time between their neighbours. Half way between the earliest and the latest
+    times that keep the order is a place that keeps it too."""
 
+    def __init__(self, out: Spans, after: Mapping[int, int]) -> None:
+        self.out, self.after = out, after
+        self.starts = [
+            None if a is None or b is None else (a + b) / 2 for a, b in zip(out.low, out.high, strict=True)
+        ]
+        self.following = {before: index for index, before in after.items()}
+        self.first = next((i for i in range(len(self.starts)) if i not in after), 0)
+        self.marks = _marks(out)
+        self.places: dict[int, list[int]] = {}
+        for place, (_, index, _) in enumerate(self.marks):
+            self.places.setdefault(index, []).append(place)
+        for _ in range(_SWEEPS if len(self.starts) < 2000 else _SWEEPS // 20):
+            pause = self._usual_pause()
+            for index in range(len(self.starts)):
+                self._balance(index, pause)
 
-def _balance(
-    index: int, out: Spans, starts: list[float | None], before: int | None, behind: int | None, pause: float
-) -> None:
-    low, high = out.low[index], out.high[index]
-    if low is None or high is None:
-        return
-    wanted = []
-    if before is not None and (then := starts[before]) is not None:
-        wanted.append((then + out.lasted[before], 1))
-    if behind is not None and (later := starts[behind]) is not None:
-        wanted.append((later - out.lasted[index], -1))
-    if len(wanted) == 2:
-        aim = (wanted[0][0] + wanted[1][0]) / 2
-    elif wanted:
-        aim = wanted[0][0] + wanted[0][1] * pause
-    else:
-        return
-    starts[index] = min(max(aim, low), high)
+    def _usual_pause(self) -> float:
+        pauses = [
+            now - then - self.out.lasted[before]
+            for index, before in self.after.items()
+            if (now := self.starts[index]) is not None and (then := self.starts[before]) is not None
+        ]
+        return max(0.0, median(pauses)) if pauses else 0.0
+
+    def _balance(self, index: int, pause: float) -> None:
+        aim = self._aim(index, pause)
+        low, high = self._room(index)
+        if aim is not None and low <= high:
+            self.starts[index] = min(max(aim, low), high)
+
+    def _aim(self, index: int, pause: float) -> float | None:
+        before, behind = self.after.get(index), self.following.get(index)
+        then = self.starts[before] if before is not None else None
+        later = self.starts[behind] if behind is not None else None
+        early = None if then is None or before is None else then + self.out.lasted[before]
+        late = None if later is None else later - self.out.lasted[index]
+        if early is None and index != self.first:
+            return self.starts[self.first]
+        if early is not None and late is not None:
+            return (early + late) / 2
+        return early + pause if early is not None else late - pause if late is not None else None
+
+    def _room(self, index: int) -> tuple[float, float]:
+        """Between the lines above and below its own."""
+        low, high = self.out.low[index], self.out.high[index]
+        if low is None or high is None:
+            return 1.0, 0.0
+        for place in self.places[index]:
+            after = self.marks[place][2]
+            if place and (above := self._at(place - 1, index)) is not None:
+                low = max(low, above - after)
+            if place + 1 < len(self.marks) and (below := self._at(place + 1, index)) is not None:
+                high = min(high, below - after)
+        return low, high
+
+    def _at(self, place: int, index: int) -> float | None:
+        _, other, after = self.marks[place]
+        start = self.starts[other]
+        return None if start is None or other == index else start + after
