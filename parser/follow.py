@@ -10,8 +10,8 @@ from __future__ import annotations
 import copy
 import io
 import os
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, Final, cast
 
@@ -24,6 +24,7 @@ from parser.inputs import Inputs
 from parser.reading import Asked, Reading
 from parser.request import Request
 from parser.sources import Source
+from parser.trace import TraceRequest
 from parser.unpack import Pipe
 
 _PIECE: Final = 4 << 20
@@ -36,6 +37,7 @@ class Grown:
 
     reading: Reading
     unfinished: tuple[Request, ...] = ()
+    unfinished_trace: Mapping[int, TraceRequest] = field(default_factory=dict)
     live: bool = False  # True once everything that was there at the beginning is read
 
 
@@ -59,7 +61,7 @@ def follow(asked: Asked, wait: Callable[[], bool]) -> Iterator[Grown]:
         seq += sum(block.counts.values())
         yield Grown(reading_of(inputs, assembler, block, assembler.feed(block)))
     if tail is not None:
-        yield Grown(reading_of(inputs, assembler, EventLog([]), []), _unfinished(assembler), live=True)
+        yield _grown(reading_of(inputs, assembler, EventLog([]), []), assembler)
         yield from _grow(inputs, assembler, tail, seq, wait)
     yield Grown(reading_of(inputs, assembler, EventLog([]), assembler.finish()), live=True)
 
@@ -72,14 +74,16 @@ def _grow(
             for block in tail.more(seq):
                 seq += sum(block.counts.values())
                 rows = assembler.feed(block)
-                yield Grown(reading_of(inputs, assembler, block, rows), _unfinished(assembler), live=True)
+                yield _grown(reading_of(inputs, assembler, block, rows), assembler)
     finally:
         tail.close()
 
 
-def _unfinished(assembler: Assembler) -> tuple[Request, ...]:
-    """What the input would give if it ended here, beyond what was given out."""
-    return tuple(copy.deepcopy(assembler).finish())
+def _grown(reading: Reading, assembler: Assembler) -> Grown:
+    """With what the input would give if it ended here, beyond what was given out."""
+    preview = copy.deepcopy(assembler)
+    rows = tuple(preview.finish())
+    return Grown(reading, rows, preview.trace, live=True)
 
 
 class _Tail:

@@ -272,7 +272,7 @@ class TimelineApp(App[None]):
         if forward:
             found = file.find(text, line + 1, stopped) or file.find(text, 1, stopped)
         else:
-            found = file.find_back(text, line, stopped)
+            found = file.find_back(text, line, stopped) or file.find_back(text, file.last() + 1, stopped)
         if not stopped():
             self.call_from_thread(self.main.found, text, found)
 

@@ -10,7 +10,7 @@ import os
 import re
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -27,6 +27,7 @@ from tui.scene import Scene, Setting, build
 from tui.tables import Deleted, Frozen, Tables
 
 _PERIOD: Final = 0.25  # seconds between two pictures while reading
+_DELETIONS_KEPT: Final = 20_000  # the latest, for requests that are still open
 _LOOK: Final = 0.5  # seconds between two looks at a growing file
 _TAIL: Final = 1 << 16
 _STAMP: Final = re.compile(rb"(?m)^(\d{4} \d\d:\d\d:\d\d) ")
@@ -68,16 +69,18 @@ class News:
 
 
 class Feed:
-    """One input on its way to the screen: `book` holds its requests, `trace` their records, `server` what is
-    known of the server. `axis` and `following` may be set from another thread at any time."""
+    """One input on its way to the screen: `book` holds its requests, `server` what is known of the
+    server. `axis` and `following` may be set from another thread at any time."""
 
     def __init__(self, wanted: Wanted, *, axis: AxisChoice = "auto", following: bool = False) -> None:
         self.wanted, self.axis, self.following = wanted, axis, following
         self.tables, self.book = Tables(), Book()
-        self.trace: dict[int, TraceRequest] = {}
+        self._trace: dict[int, TraceRequest] = {}
+        self._open_trace: Mapping[int, TraceRequest] = {}
         self.server = Server()
         self.first_stamp: str | None = None
         self._runs: list[ServerRun] = []
+        self._deleted: dict[int, Deleted] = {}
         self._begins: list[tuple[int, int]] = []  # (first event, source)
         self._whole: Reading | None = None
 
@@ -88,12 +91,17 @@ class Feed:
         told, share = 0.0, None
         for step in follow(self.wanted.asked(), lambda: self._wait(stopped)):
             self._take(step.reading)
+            self._open_trace = step.unfinished_trace
             share = 1.0 if step.live else _share(step.reading, size, share)
             if stopped():
                 return
             if step.live or (time.monotonic() - told > _PERIOD and len(self.tables)):
                 tell(self._news(share, step, None if step.live else span))
                 told = time.monotonic()
+
+    def trace(self, number: int) -> TraceRequest | None:
+        """The trace record of a request, if a trace was given and has one."""
+        return self._trace.get(number) or self._open_trace.get(number)
 
     def whole_reading(self, stopped: Callable[[], bool]) -> Reading | None:
         """The whole input as one reading, for triage and replay; None when stopped meanwhile."""
@@ -112,15 +120,18 @@ class Feed:
         return not stopped()
 
     def _news(self, share: float | None, step: Grown, span: tuple[float, float] | None) -> News:
-        frozen = self.tables.freeze(step.unfinished, self._files(step.unfinished))
+        frozen = self.tables.freeze(step.unfinished, self._deleted, self._files(step.unfinished))
         scene = build(frozen, self._setting(), axis=self.axis, span=span)
         return News(frozen, scene, share, step.live, len(self.tables), step.unfinished)
 
     def _take(self, reading: Reading) -> None:
         self._see_files(reading)
-        self.tables.add(reading.requests, deletions(reading), self._files(reading.requests))
+        self._deleted.update(deletions(reading))
+        self.tables.add(reading.requests, self._deleted, self._files(reading.requests))
+        while len(self._deleted) > _DELETIONS_KEPT:
+            del self._deleted[next(iter(self._deleted))]
         self.book.add(reading.requests)
-        self.trace.update(reading.trace)
+        self._trace.update(reading.trace)
         self.server, self._runs = reading.server, reading.runs
         self.first_stamp = self.first_stamp or reading.stamps.first or _first_stamp(reading)
 

@@ -34,6 +34,7 @@ class Glyphs:
     parked: str  # a conversation waits on disk
     rule: str
     restart: str
+    tick: str
     cursor: str
     blocks: tuple[str, ...]  # nothing, then eight rising heights
 
@@ -69,6 +70,7 @@ UNICODE: Final = Glyphs(
     parked="─",
     rule="─",
     restart="║",
+    tick="╷",
     cursor="▾",
     blocks=(" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"),
 )
@@ -98,6 +100,7 @@ ASCII: Final = Glyphs(
     parked="-",
     rule="-",
     restart="|",
+    tick="'",
     cursor="v",
     blocks=(" ", "_", "_", ".", ".", "o", "o", "O", "#"),
 )

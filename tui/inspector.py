@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import textwrap
 from typing import Final
 
 from parser.request import Request
@@ -42,7 +42,11 @@ def inspect(
         *_numbers(request),
         [],
         [("Cache ladder", "strong"), ("  first step that fits wins", "dim")],
-        *(_step(step) for step in ladder(request, disk=scene.setting.disk, family=family)),
+        *(
+            line
+            for step in ladder(request, disk=scene.setting.disk, family=family)
+            for line in _step(step, width)
+        ),
         [],
         *_prompt(request, width),
         *_divergence(request, trace),
@@ -62,11 +66,15 @@ def _numbers(request: Request) -> list[Line]:
     return lines
 
 
-def _step(step: Step) -> Line:
+def _step(step: Step, width: int) -> list[Line]:
     sign, role = _VERDICT[step.verdict]
     name_role = "strong" if step.verdict == "held" else "plain" if step.verdict == "failed" else "dim"
-    because = step.because or (step.needs if step.verdict != "not tried" else "")
-    return [(f" {sign} ", role), (f"{step.name:<22}", name_role), (because, "dim")]
+    needs = f"needs: {step.needs}" if step.needs and step.verdict == "failed" else ""
+    because = step.because or needs
+    name: Line = [(f" {sign} ", role), (f"{step.name:<22}", name_role)]
+    if len(because) <= width - 25:
+        return [[*name, (because, "dim")]]
+    return [name, *([(f"     {part}", "dim")] for part in textwrap.wrap(because, max(20, width - 5)))]
 
 
 def _prompt(request: Request, width: int) -> list[Line]:
@@ -103,18 +111,18 @@ def _divergence(request: Request, trace: TraceRequest | None) -> list[Line]:
 
 
 def _window(trace: TraceRequest | None) -> list[Line]:
-    """The trace's token window, the first difference marked."""
-    rows: Sequence[object] = getattr(trace, "window", ()) or ()
-    return [line for row in rows if (line := _token(row))]
-
-
-def _token(row: object) -> Line:
-    index, mark = getattr(row, "index", None), getattr(row, "mark", "")
-    if index is None:
+    """The trace's token window: what the slot held, and what the prompt says in its place."""
+    if trace is None or not trace.window:
         return []
+    head: Line = [(f"{'':<21}{'live':<25} prompt", "dim")]
+    return [head, *(_token(*row) for row in trace.window)]
+
+
+def _token(index: int, mark: str, live: int | None, held: str, prompt: int | None, said: str) -> Line:
     role = "plain" if mark == "==" else "lost"
-    texts = [sanitise(str(getattr(row, name, "") or "")) for name in ("live_text", "prompt_text")]
-    return [(f"{index:>8} ", "dim"), (f"{mark:<11} ", role), (f"{texts[0]!s:<24} │ {texts[1]}", role)]
+    left = f'"{sanitise(held)}"' if live is not None else "–"
+    right = f'"{sanitise(said)}"' if prompt is not None else "–"
+    return [(f"{index:>8} ", "dim"), (f"{mark:<12}", role), (f"{left:<25} {right}", role)]
 
 
 def _doubts(request: Request) -> list[Line]:

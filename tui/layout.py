@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from tui.scene import Scene
 
-GUTTER: Final = 14  # cells left of the time axis
+GUTTER: Final = 15  # cells left of the time axis
 CURVES: Final = ("reuse", "fresh", "reused", "disk")
+_TALLEST: Final = {"live": 3, "flows": 6, "reuse": 3, "fresh": 3, "reused": 3, "disk": 3}
+_GROUPS: Final = {"who": "lane", "work": "lane", "live": "lane", "marks": "disk lane", "flows": "disk lane"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,28 +26,30 @@ class Slice:
 def plan(scene: Scene, height: int, top_lane: int = 0, *, lanes_only: bool = False) -> list[Slice]:
     """Slices that fill at most `height` rows; lanes before `top_lane` are scrolled out of sight."""
     lanes = len(scene.lanes) - top_lane
-    disk = _disk_slices(scene)
-    curves = [Slice(name) for name in CURVES if name != "disk" or disk]
-    tail = disk + curves if not lanes_only else []
-    left = height - 1 - sum(piece.height for piece in tail)
+    tail = [] if lanes_only else _tail(scene)
+    left = height - 1 - len(tail)
     while left < lanes and tail:
-        left += tail.pop().height
+        tail.pop()
+        left += 1
     per_lane = max(1, min(3, left // max(lanes, 1)))
-    shown = range(top_lane, top_lane + min(lanes, max(left, 1)))
-    spare = left - per_lane * len(shown)
-    gap = spare >= len(shown) + 1 and per_lane == 3
     slices = [Slice("axis")]
-    for lane in shown:
+    for lane in range(top_lane, top_lane + min(lanes, max(left, 1))):
         slices += _lane_slices(lane, per_lane)
-        slices += [Slice("gap")] if gap else []
-    spare -= len(shown) if gap else 0
-    return slices + _grown(tail, spare, gap)
+    slices += tail
+    spare = height - len(slices)
+    apart = _apart(slices) if per_lane == 3 else slices
+    if len(apart) - len(slices) <= spare:
+        spare -= len(apart) - len(slices)
+        slices = apart
+    return _grown(slices, spare, max(1, scene.disk.tracks))
 
 
-def hidden_lanes(slices: list[Slice], scene: Scene) -> int:
-    """How many lanes do not fit below the last one shown."""
-    last = max((piece.lane for piece in slices), default=-1)
-    return len(scene.lanes) - 1 - last
+def _tail(scene: Scene) -> list[Slice]:
+    """The disk lane where there is anything to show, and the curves."""
+    disk: list[Slice] = []
+    if len(scene.disk.marks) or len(scene.disk.flows) or scene.setting.disk:
+        disk = [Slice("marks")] + ([Slice("flows")] if len(scene.disk.flows) else [])
+    return disk + [Slice(name) for name in CURVES if name != "disk" or disk]
 
 
 def _lane_slices(lane: int, rows: int) -> list[Slice]:
@@ -53,22 +57,27 @@ def _lane_slices(lane: int, rows: int) -> list[Slice]:
     return [Slice(kind, lane, labelled=rows > 1) for kind in kinds]
 
 
-def _disk_slices(scene: Scene) -> list[Slice]:
-    if not len(scene.disk.marks) and not len(scene.disk.flows) and not scene.setting.disk:
-        return []
-    return [Slice("marks")] + ([Slice("flows")] if len(scene.disk.flows) else [])
+def _apart(slices: list[Slice]) -> list[Slice]:
+    """With an empty row between lanes, disk and curves."""
+    spread: list[Slice] = []
+    for before, piece in zip([None, *slices], slices, strict=False):
+        if before is not None and before.kind != "axis" and _group(before) != _group(piece):
+            spread.append(Slice("gap"))
+        spread.append(piece)
+    return spread
 
 
-def _grown(tail: list[Slice], spare: int, gap: bool) -> list[Slice]:
-    """Gives spare rows to the flows (up to 6) and to the curves (up to 2 each)."""
-    heights = [piece.height for piece in tail]
-    limits = {"marks": 1, "flows": 6}
-    spare -= 1 if gap else 0
-    for most in (2, 3, 4, 5, 6):
-        for number, piece in enumerate(tail):
-            if spare > 0 and heights[number] < min(most, limits.get(piece.kind, 2)):
+def _group(piece: Slice) -> tuple[str, int]:
+    return _GROUPS.get(piece.kind, "curves"), piece.lane
+
+
+def _grown(slices: list[Slice], spare: int, tracks: int) -> list[Slice]:
+    """Gives spare rows away evenly: to the flows as far as there are tracks, to live lengths and curves."""
+    limits = [min(_TALLEST.get(piece.kind, 1), tracks if piece.kind == "flows" else 9) for piece in slices]
+    heights = [1] * len(slices)
+    for most in range(2, max(limits, default=1) + 1):
+        for number, limit in enumerate(limits):
+            if spare > 0 and heights[number] < min(most, limit):
                 heights[number] += 1
                 spare -= 1
-    grown = [Slice(piece.kind, piece.lane, rows) for piece, rows in zip(tail, heights, strict=True)]
-    first_curve = next((i for i, piece in enumerate(grown) if piece.kind in CURVES), len(grown))
-    return grown[:first_curve] + ([Slice("gap")] if gap and grown[first_curve:] else []) + grown[first_curve:]
+    return [replace(piece, height=rows) for piece, rows in zip(slices, heights, strict=True)]

@@ -136,7 +136,7 @@ class MainScreen(Screen[None]):
         if row is None:
             return [[("no request under the cursor in this lane", "dim")]]
         request = self.scope.request(row)
-        trace = self.scope.feed.trace.get(request.request)
+        trace = self.scope.feed.trace(request.request)
         family = self.scope.feed.server.family
         return inspect(self.session.scene, request, row, width=width - 4, trace=trace, family=family)
 

@@ -14,7 +14,7 @@ _DARK: Final = ("#6fa8ff", "#ffb454", "#5fd7a7", "#e58fd0", "#d7c94f", "#ff8f70"
 _LIGHT: Final = ("#1f5fbf", "#a85b00", "#00795a", "#9c2f86", "#6f6600", "#b23a17", "#00718a", "#5b3fc4")
 _ROLES_DARK: Final = {
     "plain": "#c8ccd4",
-    "dim": "#5c6370",
+    "dim": "#848c99",
     "hidden": "#3f4550",
     "mixed": "#9aa0ac",
     "restart": "#c8ccd4",
@@ -27,11 +27,11 @@ _ROLES_DARK: Final = {
     "reused-sum": "#6fae8f",
     "reuse": "#6fae8f",
     "disk": "#8b93a1",
-    "live-none": "#5c6370",
+    "live-none": "#848c99",
 }
 _ROLES_LIGHT: Final = {
     "plain": "#24292f",
-    "dim": "#8a919b",
+    "dim": "#68707a",
     "hidden": "#c2c7cf",
     "mixed": "#57606a",
     "restart": "#24292f",

@@ -118,7 +118,7 @@ def _axis(brush: _Brush, piece: Slice) -> list[Row]:
     text = [" "] * window.width
     step, places = ticks(axis, window.lo, window.hi, window.width)
     for at in places:
-        label = "╷" + axis.label(at, step)
+        label = brush.glyphs.tick + axis.label(at, step)
         column = window.column(at)
         if column >= 0 and column + len(label) <= window.width:
             text[column : column + len(label)] = label
@@ -235,7 +235,7 @@ def _token_curve(name: str, word: str) -> Callable[[_Brush, Slice], list[Row]]:
 def _disk_use(brush: _Brush, piece: Slice) -> list[Row]:
     mib = brush.scene.disk.mib(brush.edges[1:])
     scale = fitting(brush.scene.setting.budget_mib, brush.scene.disk.most_mib())
-    label = f"disk /{short(scale * 1024 * 1024, 1024)}B"
+    label = f"disk /{short(scale * 1024 * 1024, 1024)}B" if brush.scene.disk.most_mib() else "disk ?"
     inks: list[Ink] = [("disk", -1)] * len(mib)
     return _bars(brush, "disk", label, [value / scale for value in mib], inks, piece.height)
 

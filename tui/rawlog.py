@@ -58,6 +58,13 @@ class RawFile:
             self._remember(data)
         return True
 
+    def last(self) -> int:
+        """Number of the last line; counts to the end first."""
+        while self.count_on(8):
+            pass
+        cut = self._counted > self._offsets[0] and os.pread(self._fd, 1, self._counted - 1) != b"\n"
+        return self.count + cut
+
     def lines(self, first: int, count: int) -> list[str]:
         """Lines `first` (1-based) and the `count - 1` after it, sanitised and cut at 4 KiB; fewer at the
         end."""

@@ -156,7 +156,10 @@ def _number(value: object) -> float:
 
 
 def _highest(table: pl.DataFrame) -> float:
-    return _number(table["live_after"].max()) if len(table) else 0.0
+    """The longest live length that any request tells of."""
+    return (
+        max(_number(table[name].max()) for name in ("live_after", "evicted", "prompt")) if len(table) else 0.0
+    )
 
 
 def fitting(limit: float | None, highest: float) -> int:

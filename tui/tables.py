@@ -161,12 +161,17 @@ class Tables:
         self._mark_parts.append(pl.DataFrame(self._marks, schema=MARK_SCHEMA, orient="row"))
         self._marks.clear()
 
-    def freeze(self, unfinished: Sequence[Request] = (), files: Sequence[int] | None = None) -> Frozen:
+    def freeze(
+        self,
+        unfinished: Sequence[Request] = (),
+        deleted: Mapping[int, Deleted] | None = None,
+        files: Sequence[int] | None = None,
+    ) -> Frozen:
         """The columns so far, as frames that later `add`s do not change; `unfinished` rows come after them
         this once."""
         if unfinished:
             preview = self._copy()
-            preview.add(unfinished, files=files)
+            preview.add(unfinished, deleted, files)
             return preview.freeze()
         self._parts = _merged(self._parts, REQUEST_SCHEMA)
         self._mark_parts = _merged(self._mark_parts, MARK_SCHEMA)

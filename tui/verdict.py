@@ -59,7 +59,7 @@ def decision_lines(versus: Versus, number: int, width: int) -> list[Line]:
     role = "dim" if difference is None else "evict"
     lines: list[Line] = [[(f"request {number}  ", "strong"), (words, role)]]
     wide = width >= 100
-    room = 24 if wide else 12
+    room = 24 if wide else 18
     for side in (versus.observed, versus.own, versus.other):
         name = f"{sanitise(side.name).rpartition('=')[2][:room]:<{room + 1}}"
         served = side.served.get(number)

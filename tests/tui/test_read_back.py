@@ -15,7 +15,9 @@ from tui.scene import Scene, build
 from tui.tables import Tables
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
-CAPTURES = sorted(FIXTURES.glob("captures/*/server.log")) + sorted(FIXTURES.glob("captures/matrix/*/*/server.log"))
+CAPTURES = sorted(FIXTURES.glob("captures/*/server.log")) + sorted(
+    FIXTURES.glob("captures/matrix/*/*/server.log")
+)
 SEEDS = sorted((FIXTURES / "seeds").iterdir())
 LOGS = [*CAPTURES, *SEEDS]
 CELLS = 40  # cells in which one request is drawn
@@ -40,7 +42,9 @@ def lane_of(scene: Scene, row: int) -> int:
 def close_up(scene: Scene, row: int) -> tuple[Row, Row]:
     """`who` and `work` of one request alone: from its begin until the next in its lane (or its end)."""
     lane = lane_of(scene, row)
-    span = scene.lanes[lane].index.spans.filter(scene.lanes[lane].index.spans["row"] == row).row(0, named=True)
+    span = (
+        scene.lanes[lane].index.spans.filter(scene.lanes[lane].index.spans["row"] == row).row(0, named=True)
+    )
     end = min(max(span["end"], span["begin"] + 1e-6), span["until"])
     window = Window(span["begin"], max(end, span["begin"] + 1e-6), CELLS)
     who, work = paint(scene, window, [Slice("who", lane), Slice("work", lane)], UNICODE)
@@ -62,7 +66,9 @@ def test_every_request_is_drawn_in_its_slot_with_its_conversation(path):
 
 def conversations(reading: Reading) -> list[str | None]:
     """Conversations by first appearance, as the picture numbers them."""
-    return list(dict.fromkeys(r.conversation for r in reading.requests if r.conversation is not None)) or [None]
+    return list(dict.fromkeys(r.conversation for r in reading.requests if r.conversation is not None)) or [
+        None
+    ]
 
 
 @pytest.mark.parametrize("path", LOGS, ids=lambda path: f"{path.parent.name}/{path.name}")
@@ -72,7 +78,9 @@ def test_every_eviction_is_drawn_once_and_says_whether_it_was_saved(path):
         _, work = close_up(scene, row)
         signs = {UNICODE.evict, UNICODE.lost, UNICODE.swap}
         seen = [char for char in work.text if char in signs]
-        assert len(seen) == (1 if request.evicted_live_tokens else 0), f"request {request.request}: {work.text}"
+        assert len(seen) == (1 if request.evicted_live_tokens else 0), (
+            f"request {request.request}: {work.text}"
+        )
         if seen:
             assert (seen[0] != UNICODE.lost) == request.evict_stored
 
@@ -154,6 +162,8 @@ def test_a_slot_that_is_not_certain_is_drawn_as_such():
 
 def test_a_request_without_slot_has_a_lane_of_its_own():
     tables = Tables()
-    tables.add([Request(1, 1, start_s=0.0, total_s=4.0, conversation="A"), Request(2, 5, start_s=1.0, total_s=4.0)])
+    tables.add(
+        [Request(1, 1, start_s=0.0, total_s=4.0, conversation="A"), Request(2, 5, start_s=1.0, total_s=4.0)]
+    )
     scene = build(tables.freeze(), setting_of(Reading().server, [], None))
     assert [lane.name for lane in scene.lanes] == ["slot ?", "slot ?2"]  # they overlap, so two

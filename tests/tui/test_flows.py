@@ -1,0 +1,289 @@
+"""Whole flows as a person does them: filter, search, go to, look closer, compare, mouse."""
+
+import pytest
+
+from tui.contest import Contest
+from tui.dump import screen_text
+from tui.layout import GUTTER
+
+
+async def answer(pilot, key, text):
+    """Press a key that asks, type the answer."""
+    await pilot.press(key)
+    await pilot.pause()
+    pilot.app.screen.query_one("Input").value = text
+    await pilot.press("enter")
+    await pilot.pause()
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "value"),
+    [("conv=A", "conv", 0), ("A", "conv", 0), ("slot=1", "slot", 1), ("source=disk-text", "disk_hit", None)],
+)
+async def test_a_filter_shows_only_what_passes(opened, three_chats, text, column, value):
+    async with opened(three_chats) as (app, pilot):
+        await answer(pilot, "x", text)
+        kept = app.session.scene.table.filter(app.session.scene.table["keep"])
+        assert 0 < len(kept) < len(app.session.scene.table)
+        assert kept[column].is_not_null().all() if value is None else (kept[column] == value).all()
+        assert "only " in screen_text(app.screen)
+        visited = []
+        while app.session.jump("request", True):
+            visited.append(app.session.chosen())
+        assert set(visited) <= set(kept["row"])
+        await pilot.press("X")
+        assert app.session.scene.kept == len(app.session.scene.table)
+
+
+async def test_a_filter_by_mechanism_keeps_the_requests_of_its_findings(opened, stolen):
+    async with opened(stolen) as (app, pilot):
+        await answer(pilot, "x", "why=slot-steal-shared-prefix")
+        kept = app.session.scene.table.filter(app.session.scene.table["keep"])["row"].to_list()
+        assert kept == sorted(app.findings.mechanisms()["slot-steal-shared-prefix"])
+
+
+@pytest.mark.parametrize("text", ["slot=x", "source=nowhere", "conv=Z", "why=weather", "colour=red", "'"])
+async def test_a_filter_that_cannot_be_says_so_and_changes_nothing(opened, three_chats, text):
+    async with opened(three_chats) as (app, pilot):
+        await answer(pilot, "x", text)
+        assert app.session.scene.kept == len(app.session.scene.table)
+        assert len(app._notifications) == 1
+
+
+async def test_search_finds_lines_forward_back_and_around_the_end(opened, settle, three_chats):
+    lines = three_chats.read_text().splitlines()
+    places = [number for number, line in enumerate(lines, 1) if "reason=cold" in line]
+    assert len(places) >= 2
+    async with opened(three_chats) as (app, pilot):
+        found = []
+        await answer(pilot, "slash", "reason=COLD")
+        for key in ("n", "n", "N"):
+            await settle(app)
+            await pilot.pause()
+            found.append(app.main.line)
+            await pilot.press(key)
+        await settle(app)
+        assert found == [places[0], places[1], places[2 % len(places)]]
+        await pilot.pause()
+        assert app.main.line == places[1]  # and back
+        assert app.main.shown == "log"
+
+
+async def test_a_search_without_a_match_says_so(opened, settle, three_chats):
+    async with opened(three_chats) as (app, pilot):
+        await answer(pilot, "slash", "no such text [red]here")
+        await settle(app)
+        await pilot.pause()
+        assert "is not there" in next(iter(app._notifications)).message
+
+
+@pytest.mark.parametrize(
+    ("text", "request_number"),
+    [("request 12", 12), ("line 233", 19), ("r 3", 3), ("17:53:58", None), ("+2", None)],
+)
+async def test_go_to_a_request_a_line_or_a_time(opened, three_chats, text, request_number):
+    async with opened(three_chats) as (app, pilot):
+        await answer(pilot, "g", text)
+        session = app.session
+        if request_number is not None:
+            row = session.chosen()
+            request = app.request(row)
+            assert request.request == request_number or request.line <= 233
+            assert session.at == session.scene.table["begin"][row]
+        else:
+            assert session.at == pytest.approx(session.scene.axis.parse(text))
+
+
+@pytest.mark.parametrize("text", ["nonsense", "request 999", "25:99"])
+async def test_go_to_nowhere_says_what_is_understood(opened, three_chats, text):
+    async with opened(three_chats) as (app, pilot):
+        at = app.session.at
+        await answer(pilot, "g", text)
+        assert app.session.at == at
+        assert app._notifications
+
+
+async def test_findings_and_timeline_are_linked_both_ways(opened, stolen):
+    async with opened(stolen) as (app, pilot):
+        await pilot.press("d")
+        await pilot.pause()
+        pane = app.main.query_one("#findings")
+        linked = next(number for number, rows in enumerate(app.findings.places) if rows)
+        pane.highlighted = None
+        pane.highlighted = linked
+        await pilot.pause()
+        assert app.session.chosen() == app.findings.places[linked][0]  # list -> timeline
+        await pilot.press("tab", "home")
+        app.session.choose(app.findings.places[linked][-1])
+        app.main.timeline.changed()
+        await pilot.pause()
+        assert app.findings.at_row(app.session.chosen()) == pane.highlighted  # timeline -> list
+
+
+async def test_raw_lines_and_timeline_are_linked_both_ways(opened, three_chats):
+    async with opened(three_chats) as (app, pilot):
+        await pilot.press("m", "o")
+        await pilot.pause()
+        pane = app.main.query_one("#log")
+        request = app.request(app.session.chosen())
+        assert set(pane.lit) == set(request.lines)
+        shown = screen_text(app.screen)
+        assert f"{request.line} ▶" in shown
+        await pilot.click("#log", offset=(20, 4))
+        await pilot.pause()
+        row = app.session.chosen()
+        assert app.request(row).line <= app.main.line
+
+
+async def test_mouse_chooses_zooms_and_pans(opened, three_chats):
+    async with opened(three_chats) as (app, pilot):
+        session, timeline = app.session, app.main.timeline
+        y = next(number for number, row in enumerate(timeline.rows) if row.kind == "who" and row.lane == 1)
+        await pilot.click("#timeline", offset=(GUTTER + 30, y))
+        assert session.window.column(session.at) == 30
+        assert session.lane == 1
+        length = session.hi - session.lo
+        await wheel(pilot, "MouseScrollUp", 30)
+        assert session.hi - session.lo < length
+        zoomed, lo = session.hi - session.lo, session.lo
+        await wheel(pilot, "MouseScrollDown", 30, shift=True)
+        assert session.lo > lo
+        await wheel(pilot, "MouseScrollDown", 30)
+        assert session.hi - session.lo > zoomed
+        await pilot.double_click("#timeline", offset=(GUTTER + 30, y))
+        await pilot.pause()
+        assert app.main.shown == "request"
+
+
+async def test_dragging_moves_the_window(opened, three_chats):
+    async with opened(three_chats) as (app, pilot):
+        session = app.session
+        session.zoom(0.25)
+        session.pan(40)
+        lo, cell = session.lo, session.window.cell
+        await pilot.mouse_down("#timeline", offset=(GUTTER + 30, 2))
+        await pilot.hover("#timeline", offset=(GUTTER + 20, 2))
+        await pilot.mouse_up("#timeline", offset=(GUTTER + 20, 2))
+        assert session.lo == pytest.approx(lo + 10 * cell, rel=1e-6)
+
+
+async def wheel(pilot, kind, column, *, shift=False):
+    """Turn the wheel over a column of the timeline."""
+    from textual import events
+
+    timeline = pilot.app.main.timeline
+    x, y = column + GUTTER, 2
+    event = getattr(events, kind)(timeline, x, y, 0, 0, 0, shift, False, False, x, y)
+    timeline.post_message(event)
+    await pilot.pause()
+
+
+async def test_a_policy_is_replayed_beside_the_log_and_stepped_through(opened, settle, stolen):
+    """The reuse-aware choice leaves the empty slot to the second chat: no miss is left (issue #1069)."""
+    async with opened(stolen, size=(100, 34)) as (app, pilot):
+        await pilot.press("c")
+        await pilot.pause()
+        pilot.app.screen.query_one("Input").focus()
+        pilot.app.screen.query_one("Input").value = "ds4-2026-09-reuse"
+        await pilot.press("enter")
+        await settle(app)
+        await pilot.pause(0.1)
+        contest = app.screen
+        assert isinstance(contest, Contest)
+        assert contest.versus.own.outcome.totals.live_misses == 15
+        assert contest.versus.other.outcome.totals.live_misses == 0
+        text = screen_text(contest)
+        assert "time waited for answers" in text
+        assert "scores" in text or "›0:" in text
+        first = contest.number
+        assert first == min(contest.versus.different)
+        for key, expected in (("n", first + 1), ("p", first), ("d", first + 1), ("D", first)):
+            await pilot.press(key)
+            assert contest.number == expected, key
+        await pilot.press("plus")
+        assert (contest.seen.lo, contest.seen.hi) == (contest.other.lo, contest.other.hi)
+        assert contest.seen.hi - contest.seen.lo < contest.seen.scene.axis.hi - contest.seen.scene.axis.lo
+        await pilot.press("0", "t")
+        assert contest.seen.scene.axis.kind == "order"
+        await pilot.press("escape")
+        assert app.screen is app.main
+
+
+async def test_scores_are_those_of_the_replays_own_decisions(opened, settle, stolen):
+    async with opened(stolen) as (app, pilot):
+        app._compare("scheduler=reuse-aware")
+        await settle(app)
+        await pilot.pause(0.1)
+        versus = app.screen.versus
+        for number in versus.numbers:
+            decision = versus.other.dispatched[number]
+            assert decision.slot == versus.other.served[number].slot
+            known = [score for score in decision.scores if score is not None]
+            assert decision.scores[decision.slot] == max(known)
+
+
+@pytest.mark.parametrize("policy", ["nowhere.py:Nothing", "scheduler=none", "slots=x"])
+async def test_a_policy_that_does_not_work_says_so(opened, settle, stolen, policy):
+    async with opened(stolen) as (app, pilot):
+        app._compare(policy)
+        await settle(app)
+        await pilot.pause(0.1)
+        assert app.screen is app.main
+        assert app._notifications
+
+
+async def test_several_files_are_one_timeline_with_their_own_line_numbers(opened, fixtures):
+    one = fixtures / "captures/c-single-slot-11k/server.log"
+    two = fixtures / "captures/d-3conv-2slots/server.log"
+    async with opened(one, two) as (app, pilot):
+        table = app.session.scene.table
+        assert set(table["file"]) == {0, 1}
+        assert len(app.session.scene.restarts) == 1
+        app.session.choose(len(table) - 1)
+        await pilot.press("o")
+        await pilot.pause()
+        line = two.read_text().splitlines()[int(table["line"][-1]) - 1]
+        assert line[:50] in screen_text(app.screen)
+
+
+async def test_a_packed_log_opens_as_the_plain_one(opened, three_chats, tmp_path):
+    import gzip
+
+    packed = tmp_path / "server.log.gz"
+    packed.write_bytes(gzip.compress(three_chats.read_bytes()))
+    async with opened(three_chats) as (plain, _):
+        expected = plain.session.scene.table["line"].to_list()
+    async with opened(packed) as (app, pilot):
+        assert app.session.scene.table["line"].to_list() == expected
+        await pilot.press("o")
+        await pilot.pause()
+        assert "ds4-server: chat ctx=" in screen_text(app.screen)
+
+
+async def test_a_report_without_a_clock_is_shown_in_order_and_says_so(opened, fixtures, tmp_path):
+    log = tmp_path / "excerpt.log"
+    log.write_text(
+        "ds4-server: live kv cache miss live=90000 prompt=12000 common=27 reason=token-mismatch\n"
+        "ds4-server: chat ctx=0..12000:12000 prompt start\n"
+        "ds4-server: chat ctx=12100..12300:200 prompt start\n"
+    )
+    async with opened(log) as (app, _):
+        assert app.session.scene.axis.kind == "order"
+        assert "no clock in this log" in screen_text(app.screen)
+
+
+async def test_the_traces_token_window_is_shown_where_prompt_and_live_state_part(opened, fixtures):
+    folder = fixtures / "captures/e-tail-mismatch-ds4"
+    async with opened(folder / "server.log", size=(160, 60), traces=(str(folder / "trace.txt"),)) as (
+        app,
+        pilot,
+    ):
+        while app.session.jump("miss", True):
+            request = app.request(app.session.chosen())
+            if request.mismatch_first is not None and app.feed.trace(request.request).window:
+                break
+        await pilot.press("enter")
+        await pilot.pause()
+        text = screen_text(app.screen)
+        assert f"part at token {request.mismatch_first:,}" in text
+        assert "!=" in text
