@@ -13,7 +13,7 @@ from typing import Final
 
 import polars as pl
 
-from parser.event import BULK_KINDS
+from parser.event import BULK_KINDS, KINDS
 from parser.grammar import Grammar, Group, Template
 from parser.textlines import AFTER_RECORD, ERROR_BYTES, MAX_TEXT, OPENERS
 from parser.wrappers import COLOUR, GLUED, MARK, OTHER_PROGRAM, unwrap_column
@@ -38,7 +38,7 @@ _BLANKS: Final = " \t\r"
 MAX_VARIANTS: Final = 12
 _FREE: Final = ("TEXT", "PATH")
 _SUBSTITUTE: Final = "\x1a"
-_OPENS: Final = '_snippet: |(?:finish=|checkpoint )[^"]* error="'
+_OPENS: Final = "|".join(opener.decode() for opener in OPENERS)
 _CLOSES: Final = r' error="(?s:.*)"(?: +[0-9.]+s)?$'
 
 codecs.register_error(
@@ -71,11 +71,13 @@ class Taken:
 
 
 class FastLane:
-    """Takes blocks one after the other; kinds that were frequent in the last block are tried first."""
+    """Takes blocks; kinds that were frequent in the last one are tried first. With `kinds`, only these are
+    taken, and lines of others are left."""
 
-    def __init__(self, grammar: Grammar) -> None:
+    def __init__(self, grammar: Grammar, kinds: Iterable[str] | None = None) -> None:
         self._templates: dict[str, list[_Extractor]] = {}
-        for template in grammar.templates:
+        wanted = set(KINDS if kinds is None else kinds)
+        for template in (one for one in grammar.templates if one.rule.kind in wanted):
             self._templates.setdefault(template.rule.kind, []).append(_Extractor(template))
         self._hits = {kind: _dispatcher(kind_templates) for kind, kind_templates in self._templates.items()}
         self._any = _dispatcher([one for several in self._templates.values() for one in several])
@@ -271,6 +273,14 @@ def physical(data: bytes, line: int, offset: int) -> pl.DataFrame:
     numbers = pl.int_range(line, line + len(raw), eager=True)
     return pl.DataFrame(
         {"line": numbers, "offset": ends - length - 1 + offset, "_length": length, "raw": raw}
+    )
+
+
+def at_places(data: bytes, numbers: list[int], offsets: list[int]) -> pl.DataFrame:
+    """Valid bytes of lines from here and there: the same columns, with these line numbers and offsets."""
+    rows = physical(data, 0, 0)
+    return rows.with_columns(
+        line=pl.Series(numbers, dtype=pl.Int64), offset=pl.Series(offsets, dtype=pl.Int64)
     )
 
 

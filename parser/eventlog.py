@@ -34,12 +34,40 @@ class EventLog:
         numbers.update({kind: len(frame) for kind, frame in self._frames.items()})
         self.counts: dict[str, int] = {kind: numbers[kind] for kind in KINDS if numbers[kind]}
 
+    @staticmethod
+    def joined(logs: Sequence[EventLog]) -> EventLog:
+        """Logs that follow one another (their `seq` runs on) as one."""
+        if len(logs) == 1:
+            return logs[0]
+        frames: dict[str, list[pl.DataFrame]] = {}
+        for log in logs:
+            for kind, frame in log._frames.items():
+                frames.setdefault(kind, []).append(frame)
+        return EventLog([event for log in logs for event in log._events], _together(frames))
+
     def rows(self, *kinds: str) -> Iterator[Event]:
         """Events of these kinds in file order; without `kinds` all but the bulk kinds."""
         wanted = set(kinds) if kinds else set(KINDS) - set(BULK_KINDS)
         held = [event for event in self._events if event.kind in wanted]
         frames = [_objects(frame, kind) for kind, frame in self._frames.items() if kind in wanted]
         return merge(held, *frames, key=attrgetter("seq")) if frames else iter(held)
+
+    def stamps(self) -> Iterator[tuple[int, str]]:
+        """(seq, stamp) of the events that bear one, in file order."""
+        held = [(event.seq, event.stamp) for event in self._events if event.stamp]
+        stamped = (frame.filter(frame["stamp"].is_not_null()) for frame in self._frames.values())
+        columns = [zip(frame["seq"].to_list(), frame["stamp"].to_list(), strict=True) for frame in stamped]
+        return merge(held, *columns)
+
+    def between(self, first: int, last: int | None) -> EventLog:
+        """The events from `first` (a seq) up to, without, `last`."""
+        events = [
+            event for event in self._events if first <= event.seq and (last is None or event.seq < last)
+        ]
+        inside = {kind: frame.filter(frame["seq"] >= first) for kind, frame in self._frames.items()}
+        if last is not None:
+            inside = {kind: frame.filter(frame["seq"] < last) for kind, frame in inside.items()}
+        return EventLog(events, {kind: frame for kind, frame in inside.items() if len(frame)})
 
     def frame(self, kind: str) -> pl.DataFrame:
         """One row an event of `kind`, in file order: seq, line, offset, stamp, the typed fields (null where the
@@ -59,6 +87,14 @@ class EventLog:
         return pl.concat([self._frames[kind], objects]).sort("seq") if held else self._frames[kind]
 
 
+def _together(frames: Mapping[str, list[pl.DataFrame]]) -> dict[str, pl.DataFrame]:
+    if not frames:
+        return {}
+    import polars as pl
+
+    return {kind: pl.concat(parts, rechunk=False) for kind, parts in frames.items()}
+
+
 def _objects(frame: pl.DataFrame, kind: str) -> Iterator[Event]:
     names = frame.columns
     fields = range(len(_PLACE), len(names) - 2)
@@ -73,6 +109,4 @@ def _record(event: Event, columns: Mapping[str, Any]) -> dict[str, Any]:
 
     place = {column: getattr(event, name) for column, name in _PLACE.items()}
     extra = orjson.dumps(event.extra).decode() if event.extra else None
-    return (
-        {name: None for name in columns} | dict(event.fields) | place | {"extra": extra, "_text": event.text}
-    )
+    return dict.fromkeys(columns) | dict(event.fields) | place | {"extra": extra, "_text": event.text}

@@ -7,16 +7,20 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from parser.event import Event
 from parser.eventlog import EventLog
 from parser.grammar import grammar
-from parser.lanes import SMALL, Lane, Prepared, event, lane_of, text_lane
+from parser.lanes import SMALL, InColumns, Lane, Prepared, event, lane_of, text_lane
 from parser.line import Line
 from parser.sources import Block, Source, find_sources, iter_blocks
 from parser.text_lane import NearMiss
 from parser.textlines import OPENERS, clean
+from parser.window import Window
+
+if TYPE_CHECKING:
+    from parser.sieve import Sieve
 
 #: Threads that work on blocks; Polars releases the interpreter's lock.
 WORKERS: Final = 2
@@ -51,30 +55,52 @@ def read_events(
     max_bytes: int | None = None,
     since: str | None = None,
     until: str | None = None,
+    kinds: Sequence[str] = (),
 ) -> Iterator[EventLog]:
     """Event logs of INPUT, block by block in bounded memory; `seq` and line numbers run on over the blocks.
 
-    `lane` is "auto", "fast" or "lark"; all give the same events. `max_bytes` bounds the unpacked bytes of a
-    source. Raises InputError for what cannot be read.
+    `lane` is "auto", "fast" or "lark"; all give the same events. `since` and `until` bound the server's stamps
+    ("1130 17:52:23", "1130" or "17:52"). With `kinds` only events of these are given, which a long plain file
+    is searched for. `max_bytes` bounds the unpacked bytes of a source. Raises InputError for what cannot be
+    read, UsageError for a bound that is no stamp.
     """
+    window = Window(since, until)
     seq = 0
-    for prepared in _prepared(inputs, lane, max_bytes):
-        log = prepared.log(seq, grammar())
-        seq += sum(log.counts.values())
-        yield log
-
-
-def _prepared(
-    inputs: Sequence[str | os.PathLike[str] | Source], lane: str, max_bytes: int | None
-) -> Iterator[Prepared]:
     for source in find_sources(inputs):
-        chosen = lane_of(lane, small=source.size is not None and source.size <= SMALL)
+        for prepared in _prepared(source, lane, max_bytes, kinds):
+            log = window.cut(prepared.log(seq, grammar()))
+            seq += sum(log.counts.values())
+            yield log
+            if window.passed:
+                return
+
+
+def _prepared(source: Source, lane: str, max_bytes: int | None, kinds: Sequence[str]) -> Iterator[Prepared]:
+    sieve = _sieve(source, kinds) if kinds and lane != "lark" else None
+    if sieve:
+        found = _picked(source, sieve, kinds)
+    else:
+        long = source.size is None or source.size > SMALL
+        chosen = lane_of(lane, small=not long)
         blocks = whole_records(iter_blocks(source, max_bytes=max_bytes))
-        yield from (
-            _ahead(chosen, blocks)
-            if source.size is None or source.size > SMALL
-            else map(chosen.prepare, blocks)
-        )
+        found = _ahead(chosen, blocks) if long else map(chosen.prepare, blocks)
+    return (prepared.only(kinds) for prepared in found) if kinds else found
+
+
+def _sieve(source: Source, kinds: Sequence[str]) -> Sieve | None:
+    from parser.prescan import sieve
+
+    return sieve(grammar(), kinds, source)
+
+
+def _picked(source: Source, sieve: Sieve, kinds: Sequence[str]) -> Iterator[Prepared]:
+    from parser.prescan import mapped, regions
+
+    lane, line = InColumns(grammar(), text_lane(), kinds), 1
+    with mapped(source) as data:
+        for region in regions(data, sieve):
+            yield lane.pick(data, region, line, source.index)
+            line += region.ends
 
 
 def _ahead(lane: Lane, blocks: Iterator[Block]) -> Iterator[Prepared]:

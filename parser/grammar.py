@@ -62,20 +62,25 @@ class Optional:
     parts: tuple[Part, ...]
 
 
-#: A stretch of regular expression; a mark in front of the stretch that holds the capture of a field; an optional.
+#: A stretch of regular expression; the field whose capture is in the next stretch; an optional part.
 Part: TypeAlias = "str | Group | Optional"
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """One printed form of a line. `regex` matches the whole text, its groups are `groups`;
-    `needle` is the longest literal that every such line holds."""
+    """One printed form of a line. `regex` matches the whole text, its groups are `groups`; `literals` stand in
+    every such line, and `needle` is the longest of them."""
 
     rule: Rule
-    needle: str
+    literals: tuple[str, ...]
     parts: tuple[Part, ...]
     regex: str
     groups: tuple[Group, ...]
+
+    @property
+    def needle(self) -> str:
+        """The longest text that every such line holds."""
+        return max(self.literals, key=len, default="")
 
     def like(self, text: str) -> Template | None:
         """The form without optional parts that `text` has; None if it is no line of this template.
@@ -87,11 +92,11 @@ class Template:
         if found is None:
             return None
         there = {int(name[1:]) for name, value in found.groupdict().items() if value is not None}
-        return _template(self.rule, self.needle, tuple(_chosen(self.parts, there)))
+        return _template(self.rule, self.literals, tuple(_chosen(self.parts, there)))
 
 
-def _template(rule: Rule, needle: str, parts: tuple[Part, ...]) -> Template:
-    return Template(rule, needle, parts, "".join(_regex(parts)), tuple(_groups(parts)))
+def _template(rule: Rule, literals: tuple[str, ...], parts: tuple[Part, ...]) -> Template:
+    return Template(rule, literals, parts, "".join(_regex(parts)), tuple(_groups(parts)))
 
 
 def _regex(parts: Iterable[Part]) -> Iterator[str]:
@@ -138,7 +143,7 @@ def escape(text: str) -> str:
 
 
 class Grammar:
-    """The line kinds of one grammar text, in its order. Raises lark.exceptions.GrammarError for a wrong text."""
+    """The line kinds of one grammar text, in its order. Raises lark's GrammarError for a wrong text."""
 
     def __init__(self, text: str) -> None:
         from lark.load_grammar import load_grammar
@@ -163,7 +168,7 @@ class Grammar:
         request = not used.isdisjoint({"_request", "_generation"})
         rule = Rule(kind, name, symbol, types, keys, request, "_server" in used)
         self.rules[symbol] = rule
-        self.templates += [_template(rule, needle, parts) for needle, parts in forms]
+        self.templates += [_template(rule, literals, parts) for literals, parts in forms]
 
     def fields(self, kind: str) -> dict[str, str]:
         """Field -> type over all rules of `kind`, in the order of the grammar."""
@@ -225,11 +230,11 @@ class Compiler:
         self._optionals = 0
         self._literals: list[str] = []
 
-    def form(self, tree: Any) -> tuple[str, tuple[Part, ...]]:
-        """(needle, parts) of the printed form: fields of a `( )*` group each once, in order; nothing that only
-        people write."""
+    def form(self, tree: Any) -> tuple[tuple[str, ...], tuple[Part, ...]]:
+        """(literals, parts) of the printed form: fields of a `( )*` group each once, in order; nothing that
+        only people write."""
         parts = tuple(self._node(tree, must=True))
-        return max(self._literals, key=len, default=""), parts
+        return tuple(self._literals), parts
 
     def pattern(self, terminal: str) -> str:
         """The regular expression of a terminal."""

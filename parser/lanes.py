@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Protocol
@@ -15,7 +16,12 @@ from parser.text_lane import Parsed, TextLane
 from parser.textlines import clean_lines
 
 if TYPE_CHECKING:
+    from mmap import mmap
+
     import polars as pl
+
+    from parser.columns import Taken
+    from parser.prescan import Region
 
 #: Below this many bytes the columns are not worth loading Polars.
 SMALL: Final = 64 << 10
@@ -27,6 +33,13 @@ class Prepared:
 
     frames: dict[str, pl.DataFrame]
     lines: list[tuple[Line, Parsed | None]]
+
+    def only(self, kinds: Sequence[str]) -> Prepared:
+        """The events of these kinds."""
+        frames = {kind: frame for kind, frame in self.frames.items() if kind in kinds}
+        return Prepared(
+            frames, [(line, said) for line, said in self.lines if event(line, said, 0).kind in kinds]
+        )
 
     def log(self, seq: int, grammar: Grammar) -> EventLog:
         """The block's events, numbered in file order from `seq` on."""
@@ -84,10 +97,10 @@ class LineByLine:
 class InColumns:
     """The fast lane on a block; what it leaves goes to the text lane."""
 
-    def __init__(self, grammar: Grammar, text: TextLane) -> None:
+    def __init__(self, grammar: Grammar, text: TextLane, kinds: Sequence[str] | None = None) -> None:
         from parser.columns import FastLane
 
-        self._fast, self._text, self._single = FastLane(grammar), text, LineByLine(text)
+        self._fast, self._text, self._single = FastLane(grammar, kinds), text, LineByLine(text)
 
     def prepare(self, block: Block) -> Prepared:
         """Columns for the printed forms, the rest one by one. A block with an endless line is not copied."""
@@ -97,10 +110,25 @@ class InColumns:
             return self._single.prepare(block)
         data = valid(block.data)
         taken = self._fast.take(physical(data, block.line, block.offset), data, block.source)
+        return self._with_left(taken, block.data, block.offset, block.source)
+
+    def pick(self, data: mmap, region: Region, line: int, source: int) -> Prepared:
+        """The events of the lines that were found in a region of a file whose first line is number `line`."""
+        from parser.columns import at_places, valid
+
+        found = valid(b"\n".join(data[start:end] for _, start, end in region.lines))
+        numbers = [line + number for number, _, _ in region.lines]
+        taken = self._fast.take(
+            at_places(found, numbers, [start for _, start, _ in region.lines]), found, source
+        )
+        taken.left.extend((line + number, start, end - start) for number, start, end in region.stretches)
+        return self._with_left(taken, data, 0, source)
+
+    def _with_left(self, taken: Taken, data: bytes | mmap, base: int, source: int) -> Prepared:
+        """`data` begins at byte `base` of the source."""
         lines: list[Line] = []
-        for line, offset, length in taken.left:
-            at = offset - block.offset
-            lines += clean_lines(block.data[at : at + length], line, offset, block.source)
+        for line, offset, length in sorted(taken.left):
+            lines += clean_lines(data[offset - base : offset - base + length], line, offset, source)
         return Prepared(taken.frames, [(line, self._text.parse(line.text)) for line in lines])
 
 

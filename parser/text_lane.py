@@ -1,8 +1,8 @@
 """One line of text -> what it says: by its printed form, else by Lark, each digit-masked shape once.
 
-Lark is the oracle of the other lane and takes what people and forks made of a line. What it finds for one line
-is learned as a regular expression for all lines that differ in their digits only, so a million lines of one
-foreign shape cost one parse.
+Lark is the oracle of the other lane and takes what people and forks made of a line. What it finds for one
+line is learned as a regular expression for all lines that differ in their digits only, so a million lines of
+one foreign shape cost one parse.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Parsed:
 
 @dataclass(frozen=True, slots=True)
 class NearMiss:
-    """How near a line came to a rule: the rule, the 1-based column where it left it, what stands there in it."""
+    """How near a line came to a rule: the 1-based column where it left it, and what the rule has there."""
 
     rule: str
     column: int

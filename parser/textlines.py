@@ -1,10 +1,10 @@
-"""Bytes of a log -> cleaned `Line`s, one by one: wrappers off, records of several lines joined, glued lines cut.
+"""Bytes of a log -> cleaned `Line`s, one by one: wrappers off, long records joined, glued lines cut.
 
 The rule for records (log-formats 4.4): the snippet of a failed tool call is raw model text, and an error text
-may hold newlines. Physical lines behind such a line belong to it as long as its byte budget lasts (`text_len=`
-says exactly how long; else 500 bytes, 4096 for an error text) and they bear no stamp that fits: a stamp is
-taken for the server's only if it is not earlier than that of the record (1 s apart at most) and not later than
-the first one beyond the budget. So model text that quotes a log cannot forge events.
+may hold newlines. Physical lines behind such a line belong to it as long as its byte budget lasts
+(`text_len=` says exactly how long; else 500 bytes, 4096 for an error text) and they bear no stamp that fits:
+a stamp is taken for the server's only if it is not earlier than that of the record (1 s apart at most) and
+not later than the first one beyond the budget. So model text that quotes a log cannot forge events.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ TEXT_SNIPPET_BYTES: Final = 300
 AFTER_RECORD: Final = 64
 
 #: Every line that can open a record of several lines holds one of these.
-OPENERS: Final = (b"_snippet: ", b' error="')
+OPENERS: Final = (b"text_snippet: ", b"dsml_snippet: ", b'finish=error error="')
 
 _DSML: Final = re.compile(r"invalid tool call dsml_snippet: ((?s:.*))$")
 _TEXT: Final = re.compile(r"\[text_len=([0-9]{1,9}) [^\[]*text_snippet: ((?s:.*))$")
-_ERROR: Final = re.compile(r'(?:finish=|checkpoint )[^"]* error="((?s:.*))$')
+_ERROR: Final = re.compile(r'finish=error error="((?s:.*))$')
 _ERROR_END: Final = re.compile(r'"(?: +[0-9.]+s)?$')
 _glued, _mark, _other = re.compile(GLUED), re.compile(MARK), re.compile(OTHER_PROGRAM)
 
@@ -73,9 +73,9 @@ def clean(text: str, line: int, offset: int, length: int, source: int) -> Iterat
 
 
 def _glue(message: str) -> int:
-    """Where another line of the server begins inside `message`; 0 if nowhere, or only inside raw model text."""
+    """Where another line of the server begins inside `message`; 0 if nowhere but in raw model text."""
     found = _glued.search(message, 1)
-    if found is None or _opens(message[: found.start()]):
+    if found is None or opens_record(message[: found.start()]):
         return 0
     return found.start()
 
@@ -101,7 +101,8 @@ def _text_of(value: Any) -> str:
     return value.rstrip("\n") if isinstance(value, str) else ""
 
 
-def _opens(text: str) -> bool:
+def opens_record(text: str) -> bool:
+    """Whether the message may go on in the next physical lines."""
     return _DSML.search(text) is not None or _TEXT.search(text) is not None or _open_error(text)
 
 
@@ -181,14 +182,8 @@ def _continues(lines: Sequence[Line], at: int, here: int, stop: int) -> bool:
         return opener.stamp is not None or line.program is None
     if opener.stamp is None or len(line.stamp) != len(opener.stamp):
         return False
-    beyond = next(
-        (
-            one.stamp
-            for one in lines[stop : stop + AFTER_RECORD]
-            if one.stamp and len(one.stamp) == len(line.stamp)
-        ),
-        None,
-    )
+    after = (one.stamp for one in lines[stop : stop + AFTER_RECORD])
+    beyond = next((stamp for stamp in after if stamp and len(stamp) == len(line.stamp)), None)
     return not _fits(opener.stamp, line.stamp, beyond)
 
 
