@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from parser.reading import Server
+from triage.details import Details
 from triage.finding import Finding
 
 
@@ -34,6 +35,7 @@ class Report:
     ruled_out: tuple[RuledOut, ...] = ()
     not_knowable: tuple[str, ...] = ()
     evidence_text: Mapping[int, str] = field(default_factory=dict)  # line -> raw text (unsanitised, bounded)
+    details: Details | None = None
 
     @property
     def verdict(self) -> Finding | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from parser.reading import Reading
 from triage.build import view_of
+from triage.details import details_of
 from triage.finding import Finding
 from triage.hearsay import heard
 from triage.mechanism import Mechanism, Sign
@@ -47,7 +48,7 @@ def report_of(view: View, judged: Sequence[Judged], *, counterfactuals: bool = F
     reading = view.reading
     return Report(
         _input(reading), reading.server, totals(view), dict(reading.counts), findings,
-        ruled_out(view, ranked), not_knowable(view, ranked), _quoted(view, findings),
+        ruled_out(view, ranked), not_knowable(view, ranked), _quoted(view, findings), details_of(reading),
     )  # fmt: skip
 
 

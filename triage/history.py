@@ -1,0 +1,216 @@
+"""History: the tables for long logs, folded request by request so that months fit in little memory.
+
+The three tables that people's shell reports give (prompt runs, misses, stores), and per conversation, per day,
+and the ten costliest requests. All are stable under `diff`: fixed columns, fixed order, no times of this run.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from parser.reading import Reading
+from parser.request import Request
+
+LONG_RUN_S: Final = 60.0
+#: upper bounds (exclusive) of the classes of `common`, in tokens
+COMMON_BELOW: Final = (1_000, 10_000, 50_000)
+COSTLIEST: Final = 10
+KEPT_CONVERSATIONS: Final = 5_000
+
+
+@dataclass(slots=True)
+class Sums:
+    """Counts and sums of one row of a table. Tokens, seconds, MiB."""
+
+    count: int = 0
+    misses: int = 0
+    prefilled: int = 0
+    reused: int = 0
+    lost: int = 0
+    seconds: float = 0.0
+    mib: float = 0.0
+    tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TableData:
+    """One table: title, column names, rows of values (None: not known)."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+
+
+@dataclass
+class History:
+    """Add readings (or the segments of one) in order; ask for tables at the end."""
+
+    runs: dict[bool, Sums] = field(default_factory=lambda: {False: Sums(), True: Sums()})
+    reasons: dict[str, Sums] = field(default_factory=dict)
+    commons: dict[str, Sums] = field(default_factory=dict)
+    stores: dict[str, Sums] = field(default_factory=dict)
+    days: dict[str, Sums] = field(default_factory=dict)
+    conversations: dict[str, Sums] = field(default_factory=dict)
+    costly: list[tuple[float, int, Request]] = field(default_factory=list)
+    requests: int = 0
+    first: datetime | None = None
+
+    def add(self, reading: Reading) -> None:
+        """Fold in one reading."""
+        if self.first is None:
+            self.first = _moment(reading.stamps.first, reading.stamps.year)
+        reasons = _reasons(reading)
+        for request in reading.requests:
+            self._request(request, reasons)
+
+    def _request(self, request: Request, reasons: dict[int, str]) -> None:
+        self.requests += 1
+        _count(self.days.setdefault(self._day(request), Sums()), request)
+        _count(self._conversation(request), request)
+        if request.prefill_s is not None:
+            _count(self.runs[request.prefill_s >= LONG_RUN_S], request)
+            self._keep_costly(request)
+        if request.common is not None and request.source != "memory-rewind":
+            reason = next((reasons[seq] for seq in request.events if seq in reasons), "not said")
+            _count(self.reasons.setdefault(reason, Sums()), request)
+            _count(self.commons.setdefault(common_class(request.common), Sums()), request)
+        for store in request.stores:
+            _store(self.stores.setdefault(store.reason, Sums()), store.tokens, store.size_mib)
+
+    def _conversation(self, request: Request) -> Sums:
+        if len(self.conversations) > 2 * KEPT_CONVERSATIONS:
+            kept = sorted(self.conversations.items(), key=lambda item: -item[1].seconds)[:KEPT_CONVERSATIONS]
+            self.conversations = dict(kept)
+        return self.conversations.setdefault(request.conversation or "not known", Sums())
+
+    def _keep_costly(self, request: Request) -> None:
+        item = (request.prefill_s or 0.0, -request.request, request)
+        if len(self.costly) < COSTLIEST:
+            heapq.heappush(self.costly, item)
+        elif item[:2] > self.costly[0][:2]:
+            heapq.heapreplace(self.costly, item)
+
+    def _day(self, request: Request) -> str:
+        if self.first is None or request.start_s is None:
+            return "not known"
+        return f"{self.first + timedelta(seconds=request.start_s):%m-%d}"
+
+    def tables(self) -> Iterator[TableData]:
+        """The tables that have rows, in a fixed order."""
+        made = (
+            self._runs_table(), self._misses_table("misses by reason", "reason", sorted(self.reasons.items())),
+            self._misses_table("misses by common prefix", "common", sorted(self.commons.items(), key=_class_order)),
+            self._stores_table(), self._groups_table("by day", "day", sorted(self.days.items())),
+            self._groups_table("by conversation", "conversation", self._costly_conversations()), self._costly_table(),
+        )  # fmt: skip
+        return (table for table in made if table.rows)
+
+    def _runs_table(self) -> TableData:
+        total = sum(s.seconds for s in self.runs.values())
+        rows = [
+            (name, self.runs[over].count, _round(self.runs[over].seconds / 3600, 3), _share(self.runs[over].seconds, total))
+            for name, over in (("under 60 s", False), ("60 s and over", True))
+        ]  # fmt: skip
+        return TableData(
+            "prompt runs", ("prefill", "count", "hours", "share %"), tuple(rows if total else ())
+        )
+
+    def _misses_table(self, title: str, name: str, items: Iterable[tuple[str, Sums]]) -> TableData:
+        rows = list(items)
+        total = sum(s.count for _, s in rows)
+        return TableData(
+            title,
+            (name, "count", "share %", "mean lost tokens"),
+            tuple((label, s.count, _share(s.count, total), round(s.lost / s.count)) for label, s in rows),
+        )
+
+    def _stores_table(self) -> TableData:
+        total = sum(s.mib for s in self.stores.values())
+        rows = [
+            (reason, s.count, _round(s.mib, 1), _share(s.mib, total), round(s.tokens / s.count))
+            for reason, s in sorted(self.stores.items())
+        ]
+        return TableData(
+            "stores by reason", ("reason", "count", "MiB", "share %", "mean tokens"), tuple(rows)
+        )
+
+    def _groups_table(self, title: str, name: str, items: Iterable[tuple[str, Sums]]) -> TableData:
+        columns = (name, "requests", "misses", "prefilled", "reused", "lost", "prefill s")
+        rows = [
+            (label, s.count, s.misses, s.prefilled, s.reused, s.lost, _round(s.seconds, 1))
+            for label, s in items
+        ]
+        return TableData(title, columns, tuple(rows))
+
+    def _costly_conversations(self) -> list[tuple[str, Sums]]:
+        return sorted(self.conversations.items(), key=lambda item: (-item[1].seconds, item[0]))[:COSTLIEST]
+
+    def _costly_table(self) -> TableData:
+        rows = [
+            (
+                f"line {r.line}",
+                r.prompt_tokens,
+                r.cached_tokens,
+                r.lost_to_cache_tokens,
+                r.source,
+                _round(seconds, 1),
+            )
+            for seconds, _, r in sorted(self.costly, key=lambda item: (-item[0], -item[1]))
+        ]
+        return TableData(
+            "costliest requests", ("request", "prompt", "reused", "lost", "source", "prefill s"), tuple(rows)
+        )
+
+
+def common_class(common: int) -> str:
+    """The class of a miss by the length of the prefix it shared with the live state."""
+    bound = next((b for b in COMMON_BELOW if common < b), None)
+    return f"< {bound:,}" if bound else f">= {COMMON_BELOW[-1]:,}"
+
+
+def _class_order(item: tuple[str, Sums]) -> int:
+    names = [*(f"< {b:,}" for b in COMMON_BELOW), f">= {COMMON_BELOW[-1]:,}"]
+    return names.index(item[0])
+
+
+def _count(sums: Sums, request: Request) -> None:
+    sums.count += 1
+    sums.misses += request.common is not None and request.source != "memory-rewind"
+    sums.prefilled += request.prefilled_tokens or 0
+    sums.reused += request.cached_tokens or 0
+    sums.lost += request.lost_to_cache_tokens or 0
+    sums.seconds += request.prefill_s or 0.0
+
+
+def _store(sums: Sums, tokens: int, mib: float | None) -> None:
+    sums.count += 1
+    sums.tokens += tokens
+    sums.mib += mib or 0.0
+
+
+def _reasons(reading: Reading) -> dict[int, str]:
+    if reading.events is None:
+        return {}
+    return {event.seq: str(event.get("reason") or "not said") for event in reading.events.rows("live_miss")}
+
+
+def _moment(stamp: str | None, year: int | None) -> datetime | None:
+    """`MMDD HH:MM:SS` as a date; a leap year stands in where the year is unknown, since only month and day show."""
+    if stamp is None or len(stamp) < 13:
+        return None
+    try:
+        return datetime.strptime(f"{year or 2000} {stamp[-13:]}", "%Y %m%d %H:%M:%S")
+    except ValueError:
+        return None
+
+
+def _share(part: float, whole: float) -> float | None:
+    return _round(100 * part / whole, 1) if whole else None
+
+
+def _round(value: float, digits: int) -> float:
+    return round(value, digits) + 0.0
