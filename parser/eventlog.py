@@ -20,6 +20,9 @@ _PLACE = {
 }  # fmt: skip
 
 
+_END = ("_source", "offset", "_length")
+
+
 class EventLog:
     """Events in file order. `counts` maps each kind that occurs to its number.
 
@@ -44,6 +47,17 @@ class EventLog:
             for kind, frame in log._frames.items():
                 frames.setdefault(kind, []).append(frame)
         return EventLog([event for log in logs for event in log._events], _together(frames))
+
+    @property
+    def end(self) -> tuple[int, int] | None:
+        """(source, byte behind its last event) as far as this log goes; None for an empty one."""
+        ends = [(event.source, event.offset + event.length) for event in self._events[-1:]]
+        ends += [
+            (row[0], row[1] + row[2])
+            for f in self._frames.values()
+            for row in f.select(*_END).tail(1).iter_rows()
+        ]
+        return max(ends, default=None)
 
     def rows(self, *kinds: str) -> Iterator[Event]:
         """Events of these kinds in file order; without `kinds` all but the bulk kinds."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
+from parser.event import KINDS
 from parser.eventlog import EventLog
 from parser.hearsay import Hearsay
 from parser.reading import Asked
@@ -55,7 +56,12 @@ class Inputs:
 
         asked = self.asked
         yield from read_events(
-            sources, lane=asked.lane, max_bytes=asked.max_bytes, since=asked.since, until=asked.until
+            sources,
+            lane=asked.lane,
+            max_bytes=asked.max_bytes,
+            since=asked.since,
+            until=asked.until,
+            kinds=asked.kinds,
         )
 
     def _of_reports(self, sources: list[Source]) -> Iterator[EventLog]:
@@ -64,8 +70,9 @@ class Inputs:
         for source in sources:
             lines, heard = read_report(source, max_bytes=self.asked.max_bytes)
             self._heard += heard
-            log = parse_lines(lines)
-            if self._seq:
-                log = EventLog([replace(e, seq=e.seq + self._seq) for e in log.rows(*log.counts)])
+            log = parse_lines(lines, lane=self.asked.lane)
+            if self._seq or self.asked.kinds:
+                wanted = self.asked.kinds or KINDS
+                log = EventLog([replace(e, seq=e.seq + self._seq) for e in log.rows(*wanted)])
             self._seq += sum(log.counts.values())
             yield log

@@ -28,6 +28,7 @@ class Asked:
     until: str | None = None
     max_bytes: int | None = None
     year: int | None = None
+    kinds: tuple[str, ...] = ()  # only events of these; () for all
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Final
 # C0 but for tab and newline (their own switch below), DEL, C1; soft hyphen, Arabic letter mark, zero-width,
 # bidi controls, line and paragraph separators, word joiner and invisible operators, BOM, interlinear marks,
 # object replacement, tags, variation selectors (they change how the sign before them looks), lone surrogates
-_HIDDEN: Final = re.compile(
+HIDDEN: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
     "\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffc\ud800-\udfff"
     "\U000e0000-\U000e0fff]"
@@ -22,7 +22,7 @@ def sanitise(text: str, *, lines: bool = False) -> str:
     A newline becomes the two characters `\\n` unless `lines` is true; a tab becomes a blank. The result
     holds nothing that moves a cursor, sets a colour, turns the reading direction or cannot be seen.
     """
-    shown = _HIDDEN.sub(_visible, text).replace("\t", " ")
+    shown = HIDDEN.sub(_visible, text).replace("\t", " ")
     return shown if lines else shown.replace("\n", "\\n")
 
 
