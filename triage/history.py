@@ -64,6 +64,7 @@ class History:
         if self.first is None:
             self.first = _moment(reading.stamps.first, reading.stamps.year)
         reasons = _reasons(reading)
+        self._stores(reading)
         for request in reading.requests:
             self._request(request, reasons)
 
@@ -78,8 +79,14 @@ class History:
             reason = next((reasons[seq] for seq in request.events if seq in reasons), "not said")
             _count(self.reasons.setdefault(reason, Sums()), request)
             _count(self.commons.setdefault(common_class(request.common), Sums()), request)
-        for store in request.stores:
-            _store(self.stores.setdefault(store.reason, Sums()), store.tokens, store.size_mib)
+
+    def _stores(self, reading: Reading) -> None:
+        """Every checkpoint written, those of a shutdown too, which belong to no request."""
+        for event in reading.events.rows("kv_stored") if reading.events else ():
+            sums = self.stores.setdefault(str(event.get("reason") or "not said"), Sums())
+            sums.count += 1
+            sums.tokens += event.get("tokens") or 0
+            sums.mib += event.get("size_mib") or 0.0
 
     def _conversation(self, request: Request) -> Sums:
         if len(self.conversations) > 2 * KEPT_CONVERSATIONS:
@@ -184,12 +191,6 @@ def _count(sums: Sums, request: Request) -> None:
     sums.reused += request.cached_tokens or 0
     sums.lost += request.lost_to_cache_tokens or 0
     sums.seconds += request.prefill_s or 0.0
-
-
-def _store(sums: Sums, tokens: int, mib: float | None) -> None:
-    sums.count += 1
-    sums.tokens += tokens
-    sums.mib += mib or 0.0
 
 
 def _reasons(reading: Reading) -> dict[int, str]:

@@ -9,7 +9,7 @@ from typing import Final
 from triage.report import Report
 
 #: format -> module in this package
-FORMATS: Final = {"json": "json", "table": "table"}
+FORMATS: Final = {name: name for name in ("table", "json", "markdown", "html", "sarif", "github", "tables")}
 
 
 def renderer(name: str) -> Callable[[Report], str]:

@@ -35,9 +35,21 @@ def _head(report: Report) -> list[str]:
 def _finding(finding: Finding, report: Report) -> list[str]:
     out = [f"{finding.rank}. {finding.mechanism} ({finding.role}, {finding.confidence:.0%}, {finding.grade})"]
     out.append(f"   {finding.explanation}")
-    figures = {k: v for k, v in finding.quantities.items() if isinstance(v, (int, float)) and not isinstance(v, bool)}
-    out.append("   " + ", ".join(f"{k}={v:g}" if isinstance(v, float) else f"{k}={v}" for k, v in list(figures.items())[:10]))
-    out += [f"   {n}: {report.evidence_text[n][:160]}" for n in finding.lines[:4] if n in report.evidence_text]
+    figures = {
+        k: v for k, v in finding.quantities.items() if isinstance(v, (int, float)) and not isinstance(v, bool)
+    }
+    out.append(
+        "   "
+        + ", ".join(
+            f"{k}={v:g}" if isinstance(v, float) else f"{k}={v}" for k, v in list(figures.items())[:10]
+        )
+    )
+    out += [
+        f"   {n}: {report.evidence_text[n][:160]}" for n in finding.lines[:4] if n in report.evidence_text
+    ]
     out.append(f"   you: {finding.remedy_user}")
-    out.append(f"   server: {finding.remedy_server}" + (f" (#{', #'.join(map(str, finding.upstream))})" if finding.upstream else ""))
+    out.append(
+        f"   server: {finding.remedy_server}"
+        + (f" (#{', #'.join(map(str, finding.upstream))})" if finding.upstream else "")
+    )
     return [*out, ""]

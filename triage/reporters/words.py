@@ -1,0 +1,116 @@
+"""Words that all reports share: a figure with its unit, a cost in one line, evidence made safe to show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from parser.sanitise import sanitise
+from triage.finding import Finding
+from triage.report import Report
+
+UPSTREAM: Final = "https://github.com/antirez/ds4/issues/"
+#: quantities that say how sure or how counted, not what was found
+_ASIDE: Final = frozenset({"episodes", "severity", "prefill_seconds_known_for"})
+
+
+def cost(report: Report) -> str:
+    """What the input cost, with what no cache could have saved said apart."""
+    totals = report.totals
+    lost, changed = totals.get("lost_to_cache_tokens", 0), totals.get("changed_text_tokens", 0)
+    return (
+        f"{totals['requests']:,} requests, {totals['live_misses']:,} misses; {totals['prefilled_tokens']:,} tokens prefilled, "
+        f"{totals['reused_tokens']:,} reused; {lost:,} lost to the cache{_seconds(totals)}, {changed:,} changed text (no cache can help)"
+    )
+
+
+def _seconds(totals: Any) -> str:
+    seconds, bounds = totals.get("seconds_lost"), totals.get("seconds_lost_range")
+    if not seconds:
+        return ""
+    span = f", {bounds[0]:,.1f}-{bounds[1]:,.1f} s at the log's speeds" if bounds else ""
+    return f" ({seconds:,.1f} s{span})"
+
+
+def figures(finding: Finding) -> list[tuple[str, str]]:
+    """Named quantities in words: `stored_mib` -> ("stored", "12.5 MiB")."""
+    return [
+        (name, text)
+        for key, value in finding.quantities.items()
+        if (named := _figure(key, value))
+        for name, text in [named]
+    ]
+
+
+def _figure(key: str, value: Any) -> tuple[str, str] | None:
+    if key in _ASIDE or isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    for ending, unit in (
+        ("_tokens", " tokens"),
+        ("_seconds", " s"),
+        ("_mib", " MiB"),
+        ("_ms", " ms"),
+        ("_tps", " t/s"),
+        ("_percent", " %"),
+    ):
+        if key.endswith(ending):
+            return key.removesuffix(ending).replace("_", " "), f"{_number(value)}{unit}"
+    return key.replace("_", " "), _number(value)
+
+
+def _number(value: float) -> str:
+    if isinstance(value, int) or value == int(value):
+        return f"{int(value):,}"
+    return f"{value:,.3f}".rstrip("0") if abs(value) < 1000 else f"{value:,.1f}"
+
+
+def proof(finding: Finding) -> str:
+    """What a replay says a remedy saves, or nothing."""
+    found = finding.counterfactual
+    if found is None:
+        return ""
+    tokens = "an unknown number of" if found.tokens_saved is None else f"{found.tokens_saved:,}"
+    seconds = "" if found.seconds_saved is None else f", {found.seconds_saved:,.1f} s"
+    return f"replayed under {found.profile}: saves {tokens} tokens{seconds}"
+
+
+def evidence(finding: Finding, report: Report, most: int, *, redacted: bool) -> list[tuple[int, str]]:
+    """Line number and text of up to `most` evidence lines; `redacted` takes paths, ids and names out."""
+    lines = [line for line in finding.lines if line in report.evidence_text][:most]
+    texts = [report.evidence_text[line] for line in lines]
+    return list(zip(lines, _shared(texts) if redacted else [sanitise(t) for t in texts], strict=True))
+
+
+def _shared(texts: Iterable[str]) -> list[str]:
+    """Each text as a line that can be posted: what names a person, a path or a call is replaced."""
+    from parser.redact import redact
+
+    head = "ds4-server: "
+    made = []
+    for text in texts:
+        out = b"".join(redact([f"{head}{text}\n".encode("utf-8", "replace")], b"evidence")).decode(
+            "utf-8", "replace"
+        )
+        made.append(sanitise(out.strip().removeprefix(head))[:400])
+    return made
+
+
+def flags_seen(report: Report) -> str:
+    """Build and options as far as the input shows them; the directory is not named."""
+    server = report.server
+    parts = [f"profile {server.profile}" if server.profile else "profile unknown"]
+    if server.slots is not None:
+        parts.append(f"{server.slots} slots" if server.slots != 1 else "1 slot")
+    if server.family:
+        parts.append(server.family)
+    shown = {k: v for k, v in server.config.items() if k not in ("kv_disk_dir", "trace", "scheduler")}
+    parts += [sanitise(f"{key}={value}") for key, value in shown.items()]
+    return ", ".join(parts)
+
+
+def input_names(report: Report) -> str:
+    """File names without their folders."""
+    return (
+        ", ".join(sanitise(str(name)).rsplit("/", 1)[-1] for name in report.input.get("sources", ()))
+        or "standard input"
+    )
