@@ -19,12 +19,12 @@ _INFO: Final = re.compile(r"[ \t]*(?:[\w+#./-]{0,30}|\{[^{}:]*\}|[\w+-]+[ \t]+(?
 _INFO_THEN_TEXT: Final = re.compile(
     r"(?:text|txt|log|logs|console|plaintext|plain|bash|sh|shell|none|ini)[ \t]+(?=\S)"
 )
-_PRE_OPEN: Final = re.compile(r"<pre\b[^<>]*>", re.IGNORECASE)
-_PRE_CLOSE: Final = re.compile(r"</pre\s*>", re.IGNORECASE)
+_PRE_OPEN: Final = re.compile(r"<pre\b[^<>]*>(?:\s*<code\b[^<>]*>)?", re.IGNORECASE)
+_PRE_CLOSE: Final = re.compile(r"(?:</code\s*>\s*)?</pre\s*>", re.IGNORECASE)
 _TABLE_RULE: Final = re.compile(
     r"\s*\|?[ \t]*:?-{2,}:?[ \t]*(?:\|[ \t]*:?-{2,}:?[ \t]*)*\|?\s*|[\s+|=_-]*[+|][\s+|=_-]*"
 )
-_ROW: Final = re.compile(r"\s*\|.*[^|\s].*\|?\s*")
+_ROW: Final = re.compile(r"\s*\|.*[^|\s].*\|?\s*", re.DOTALL)
 
 #: Marks of what was left out: they count as nothing.
 ELISION: Final = re.compile(
@@ -79,9 +79,11 @@ class _Reader:
         self.trace: str | None = None  # "keys" or "body"
         self.comment = False
         self.was_blank = True
+        self.table = False  # one without a border: only its rule tells
 
-    def read(self, raw: str) -> Iterator[tuple[str, str]]:
-        """(text, place) of each part of one physical line."""
+    def read(self, raw: str, below: str) -> Iterator[tuple[str, str]]:
+        """(text, place) of each part of one physical line; `below` is the line after it."""
+        self.table = "|" in raw and (self.table or _is_border(below) or _is_border(raw))
         text, depth = _unquoted(visible(raw))
         if self.fence and self.fence != "pre" and depth < self.depth and text.strip():
             self.close()
@@ -170,7 +172,7 @@ class _Reader:
                 self.block += 1
             self.was_blank = blank
             place = self.placed(part, "text")
-            yield part, "row" if place == "text" and _is_row(part) else place
+            yield part, "row" if place == "text" and (self.table or _is_row(part)) else place
 
     def placed(self, text: str, default: str) -> str:
         if self.in_trace(text):
@@ -207,8 +209,10 @@ class _Reader:
 def physical_lines(data: bytes) -> Iterator[Physical]:
     """The lines of a report (UTF-8, bad bytes replaced) with their places; blank ones as "nothing"."""
     reader, offset = _Reader(), 0
-    for number, raw in enumerate(data.split(b"\n"), start=1):
-        for text, place in reader.read(raw.decode("utf-8", "replace").rstrip("\r")):
+    lines = data.split(b"\n")
+    for number, raw in enumerate(lines, start=1):
+        below = lines[number].decode("utf-8", "replace") if number < len(lines) else ""
+        for text, place in reader.read(raw.decode("utf-8", "replace").rstrip("\r"), below.rstrip("\r")):
             yield Physical(number, offset, len(raw), text, place, reader.block)
         offset += len(raw) + 1
 
@@ -229,6 +233,10 @@ def _parts(text: str) -> list[str]:
     """The line without HTML and forum marks; a row of a table stays one line whatever its cells hold."""
     parts = unmarked(text) if set(text) & set("<&[{") else [text]
     return ["\n".join(parts)] if len(parts) > 1 and _is_row(" ".join(parts)) else parts
+
+
+def _is_border(text: str) -> bool:
+    return "|" in text and "-" in text and is_table_rule(_unquoted(text)[0])
 
 
 def _is_row(text: str) -> bool:

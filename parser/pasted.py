@@ -307,11 +307,12 @@ class Offers:
             yield self.as_prose(here)
 
     def cell(self, text: str, here: Physical) -> list[Found]:
+        if "\n" in text:  # `<br>`
+            return [one for part in text.split("\n") for one in self.cell(part, here)]
         if "`" in text:
             line = replace(here, text=text)
             return [replace(one, line=replace(one.line, place="cell")) for one, _ in self.fragments([line])]
-        parts = [part for part in text.split("\n") if part.strip()]
-        found = [self.offer(peeled, here, "cell") for part in parts for peeled in peel(unescaped(part))]
+        found = [self.offer(peeled, here, "cell") for peeled in peel(unescaped(text)) if text]
         return [replace(one, weak=True) for one in found if is_event(one.event)]
 
 

@@ -72,11 +72,12 @@ _COLOURS: Final = re.compile(
 _INVISIBLE: Final = re.compile("[\0-\x08\x0b-\x1f\x7f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\u00ad]")
 _SPACES: Final = re.compile("[\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]")
 _TAGS: Final = re.compile(
-    r"</?(?:details|summary|pre|code|kbd|samp|b|i|em|strong|p|div|span|font|blockquote|ul|ol|li|sub|sup|tt|a|img"
+    r"</?(?:details|summary|pre|b|i|em|strong|p|div|span|font|blockquote|ul|ol|li|sub|sup|a|img"
     r"|table|thead|tbody|tr|td|th)(?:\s[^<>]*)?/?>"
     r"|\[/?(?:code|quote|log|pre|spoiler|b|i|u)(?:=[^\[\]]*)?\]|\{(?:code|noformat|quote)(?::[^{}]*)?\}",
     re.IGNORECASE,
 )
+_CODE: Final = re.compile(r"</?(?:code|kbd|samp|tt)\b[^<>]*>", re.IGNORECASE)
 _BREAK: Final = re.compile(r"<br\s*/?>", re.IGNORECASE)
 _ESCAPED: Final = re.compile(r"\\([_*|<>\[\]`#~&.()!=-])")
 _QUOTES: Final = str.maketrans("“”„‟″‘’‚‛′＝", "\"\"\"\"\"'''''=")
@@ -118,7 +119,7 @@ def visible(text: str) -> str:
 def unmarked(text: str) -> list[str]:
     """The line without HTML: entities resolved, known tags dropped, one text for each `<br>`."""
     parts = _BREAK.split(text) if "<" in text else [text]
-    return [html.unescape(_TAGS.sub("", part)) for part in parts]
+    return [html.unescape(_TAGS.sub("", _CODE.sub("`", part))) for part in parts]
 
 
 def unescaped(text: str) -> str:
@@ -133,7 +134,7 @@ def peel(text: str) -> list[Peeled]:
     """
     first = _peel(text)
     at = _glued_at(first.text, named=first.program is not None)
-    message, comment = split_remark(first.text[:at].rstrip())
+    message, comment = split_remark(first.text[:at].rstrip().removesuffix("\\n"))
     front = replace(first, text=message, comment=comment, elided=bool(_ELISION.search(message)))
     return [front] if at is None else [front, *peel(first.text[at:])]
 

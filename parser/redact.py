@@ -225,7 +225,7 @@ class Redactor:
         if "=[" in text:
             text = _LISTS.sub(lambda found: hold(self._list(found)), text)
         text = self._prose(text) if self.report else self._known(self._prose(text))
-        return re.sub(r"\0(\d+)\0", lambda found: kept[int(found[1])], text)
+        return re.sub(r"\0(\d{1,4})\0", lambda m: kept[int(m[1])] if int(m[1]) < len(kept) else m[0], text)
 
     def _list(self, found: re.Match[str]) -> str:
         name = self.names.call_id if found["key"].startswith("ids") else self.names.tool
