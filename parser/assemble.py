@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from parser.beside import Traces, Usage, read_usage, with_trace
+from parser.bulk import Bulk, is_bulky
 from parser.clock import Clock, start_interval
 from parser.conversations import Conversations
 from parser.event import Event
@@ -47,7 +48,9 @@ class Assembler:
     def feed(self, block: EventLog) -> list[Request]:
         """One block; returns the rows that it lets go."""
         rows: list[Request] = []
-        for event in block.rows(*block.counts):
+        bulk = Bulk(block, self.joiner.opens.all.values()) if is_bulky(block) else None
+        self.joiner.begin_block(bulk)
+        for event in bulk.events() if bulk is not None else block.rows(*block.counts):
             rows += self._event(event)
         return rows + self._release(final=False)
 
@@ -137,13 +140,13 @@ class Assembler:
 def whole(asked: Asked) -> Reading:
     """`reading.read`."""
     inputs, assembler = Inputs(asked), _assembler(asked)
-    events: list[Event] = []
+    blocks: list[EventLog] = []
     requests: list[Request] = []
     for block in inputs.blocks():
         requests += assembler.feed(block)
-        events += block.rows(*block.counts)
+        blocks.append(block)
     requests += assembler.finish()
-    return _reading(inputs, assembler, EventLog(events), requests)
+    return _reading(inputs, assembler, EventLog.joined(blocks), requests)
 
 
 def segments(asked: Asked) -> Iterator[Reading]:

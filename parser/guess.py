@@ -7,11 +7,13 @@ import heapq
 from parser.opens import Open
 from parser.runs import Run
 from parser.slots import Placed, SlotSearch
-from parser.visits import visit_of
+from parser.visits import Visit, visit_of
 
-#: requests that a search holds before it settles the older half (bounded memory on endless logs)
-_HOLD = 2048
-_RULES = ("old", "new")
+#: requests held before the older ones are settled (bounded memory on endless logs), and how many stay
+_HOLD = 6144
+_KEEP = 1024
+#: how much more often one scheduler's rule is broken than the other's where the log tells them apart
+_TELLING = 2
 
 
 class SlotGuess:
@@ -20,14 +22,14 @@ class SlotGuess:
     def __init__(self, run: Run, *, silent: bool) -> None:
         self.run, self.silent = run, silent
         self.waiting: dict[int, Open] = {}
-        self._count = 0
         self.overlap = 0  # the most requests that surely ran at once
-        self._lasts: list[tuple[int, int]] = []
+        self._count = 0
         self._before: dict[int, Open] = {}
-        self._searches = {
-            rule: SlotSearch(run.slots, started=run.started, rule=rule)
-            for rule in (_RULES if run.slots != 1 else _RULES[:1])
-        }
+        self._busy: list[tuple[int, int]] = []  # heap of (last line, excerpt) of the requests that run
+        self._used = 0  # slots that were empty when a request came
+        self._against = {"old": 0, "new": 0}
+        self._visits: list[Visit] = []
+        self._search: SlotSearch | None = None
 
     def add(self, opened: Open) -> None:
         """One more request, in order of first lines."""
@@ -35,35 +37,41 @@ class SlotGuess:
         visit = visit_of(opened, self._count, silent=self.silent, partial=partial)
         self.waiting[self._count] = opened
         self._count += 1
-        self._busy(opened)
-        for search in self._searches.values():
-            search.add(visit)
+        self._visits.append(visit)
+        self._watch(visit)
 
-    def _busy(self, opened: Open) -> None:
-        """Requests whose first and last lines enclose this one's first line ran beside it."""
-        while self._lasts and (self._lasts[0][0] < opened.first or self._lasts[0][1] != opened.row.excerpt):
-            heapq.heappop(self._lasts)
-        heapq.heappush(self._lasts, (opened.last, opened.row.excerpt))
-        self.overlap = max(self.overlap, len(self._lasts))
+    def _watch(self, visit: Visit) -> None:
+        """Who runs beside it, and whether it was sent where each scheduler would not send it."""
+        busy = self._busy
+        while busy and (busy[0][0] < visit.begin or busy[0][1] != visit.excerpt):
+            heapq.heappop(busy)
+        if visit.needs == 0:
+            self._against["old"] += len(busy) < self._used  # an idle slot shares at least the first token
+            self._used += 1
+        elif visit.needs and not visit.hit and self.run.started:
+            self._against["new"] += self._used < (self.run.slots or 0)  # an empty slot was there
+        heapq.heappush(busy, (visit.last, visit.excerpt))
+        self.overlap = max(self.overlap, len(busy))
 
     @property
     def rule(self) -> str | None:
-        """The scheduler whose choices these are, where the log tells the two apart."""
-        costs = {rule: search.cost for rule, search in self._searches.items()}
-        best = min(costs, key=costs.__getitem__)
-        apart = max(costs.values()) - costs[best]
-        return best if apart >= 3.0 else None
+        """The scheduler whose choices these are ("old": common prefix, "new": reuse, then empty slots)."""
+        old, new = self._against["old"], self._against["new"]
+        if max(old, new) < _TELLING * min(old, new) + 1:
+            return None
+        return "old" if old < new else "new"
 
     def settled(self, *, final: bool) -> list[Open]:
         """Requests whose slot is decided, in order of first lines; all of them at the end of the run."""
         if not final and len(self.waiting) < _HOLD:
             return []
-        keep = 0 if final else _HOLD // 2
-        costs = {rule: search.cost for rule, search in self._searches.items()}
-        best = min(costs, key=costs.__getitem__)
+        search = self._search = self._search or SlotSearch(self.run.slots, started=self.run.started)
+        search.rule = self.rule
+        for visit in self._visits:
+            search.add(visit)
+        self._visits = []
         persisted = self.run.persisted if final else None
-        answers = {rule: s.settle(persisted, keep=keep) for rule, s in self._searches.items()}
-        return [self._place(placed) for placed in answers[best]]
+        return [self._place(placed) for placed in search.settle(persisted, keep=0 if final else _KEEP)]
 
     def _place(self, placed: Placed) -> Open:
         opened = self.waiting.pop(placed.request)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from parser.clock import Clock
+from parser.bulk import Bulk, absorb
+from parser.clock import Clock, Stamp
 from parser.event import Event
 from parser.opens import Open, Opens, Span, span_of
 from parser.pending import Episode, Pending
@@ -36,6 +37,7 @@ class Joiner:
         self.closed: list[Open] = []
         self.serial = self.near = False
         self.run = 0
+        self.bulk: Bulk | None = None  # chunk and decoding lines of the block at hand, as columns
         self._evicted: list[Event] = []
         self._excerpt = 0
         self._handlers: dict[str, Callable[[Event, float | None], object]] = {
@@ -69,6 +71,19 @@ class Joiner:
         at = self.clock.seconds(event.stamp)
         if handler is not None:
             handler(event, at)
+
+    def begin_block(self, bulk: Bulk | None) -> None:
+        """Another block: requests that are open take what its columns say of them."""
+        self.bulk = bulk
+        for opened in self.opens.all.values() if bulk is not None else ():
+            self._absorb(opened)
+
+    def _absorb(self, opened: Open) -> None:
+        if self.bulk is None:
+            return
+        stamp = Stamp.parse(opened.stamp)
+        for reduced in self.bulk.by_start.pop(opened.place, ()):
+            absorb(opened, reduced, stamp.second if stamp else None)
 
     def end_run(self) -> None:
         """The process ended (restart, end of input): what is open or waits will get no more lines."""
@@ -111,6 +126,7 @@ class Joiner:
             self._flush()
         opened = self._open(event, at, span)
         opened.started_at, opened.stamp, opened.episode = at, event.stamp, episode
+        self._absorb(opened)
         self._give_evictions(opened)
 
     def _exact_miss(self, prompt: int, episode: Episode | None) -> Episode | None:
@@ -187,6 +203,12 @@ class Joiner:
         able = [o for o in self.opens.all.values() if o.span and reaches(o, tokens)]
         if len(able) <= 1:
             return able[0] if able else None
+        if self.bulk is not None:
+            for cached, prompt, reached in self.bulk.around(event.seq):
+                if reached == tokens or (cached < 0 and prompt < tokens <= reached):
+                    here = [o for o in able if o.row.prompt_tokens == prompt]
+                    if here:
+                        return here[0]
         return min(able, key=lambda o: (abs(position(o) - tokens), -o.last))
 
     def _only_open(self) -> Open | None:

@@ -10,7 +10,6 @@ one that puts it elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -27,8 +26,9 @@ _ABANDONED: Final = 1.0
 _OTHER_CLIENT: Final = 0.5
 _NEW_SLOT: Final = 2.5
 _NOT_PERSISTED: Final = 6.0
-_WIDTH: Final = 192  # assignments kept
+_WIDTH: Final = 64  # assignments kept
 _MOST_SLOTS: Final = 16
+_BUSY: Final = float("inf")
 
 EMPTY: Final = -1  # nothing has been in this slot since the process started
 UNKNOWN: Final = -2  # the log begins later than the process
@@ -78,36 +78,40 @@ class SlotSearch:
         self._states: list[State] = [self._start]
         self._costs = [0.0]
         self._base = 0.0
+        self._links: dict[int, float] = {}  # costs of following each visit, for the request at hand
 
     # -- forward ---------------------------------------------------------------------------------------
 
     def add(self, visit: Visit) -> None:
         """Extend every assignment by one request."""
         self.visits[visit.request] = visit
-        best: dict[State, tuple[float, int, int, float]] = {}
+        self._links = {}
+        best: dict[State, float] = {}
         moves: list[tuple[int, int, float, State]] = []
         for number, state in enumerate(self._states):
             for slot, cost in self._choices(state, visit):
                 after = (*state[:slot], visit.request, *state[slot + 1 :])
                 whole = self._costs[number] + cost
                 moves.append((number, slot, cost, after))
-                if after not in best or whole < best[after][0]:
-                    best[after] = (whole, number, slot, cost)
-        kept = sorted(best, key=lambda state: best[state][0])[:_WIDTH]
-        floor = best[kept[0]][0]
-        kept = [state for state in kept if best[state][0] <= floor + FORCED]
+                best[after] = min(whole, best.get(after, whole))
+        floor = min(best.values())
+        kept = [state for state, cost in best.items() if cost < floor + FORCED]
+        if len(kept) > _WIDTH:
+            kept = sorted(kept, key=best.__getitem__)[:_WIDTH]
         index = {state: number for number, state in enumerate(kept)}
-        self._states, self._costs = kept, [best[state][0] - floor for state in kept]
+        self._states, self._costs = kept, [best[state] - floor for state in kept]
         self._base += floor
-        self.steps.append(
-            _Step(visit, [(a, s, c, index[b]) for a, s, c, b in moves if b in index], kept, self._costs)
-        )
+        through = [(a, s, c, index[b]) for a, s, c, b in moves if b in index]
+        self.steps.append(_Step(visit, through, kept, self._costs))
 
     def _choices(self, state: State, visit: Visit) -> list[tuple[int, float]]:
         """Slots that can have served it, with the cost of believing so."""
-        found = [(slot, cost) for slot, cost in self._open_slots(state, visit)]
+        links = [self._link(last, visit) for last in state]
+        found = self._idle_slots(state, links, visit)
+        if not self.fixed and len(state) < _MOST_SLOTS:
+            found.append((len(state), self._link(self.initial, visit) + (_NEW_SLOT if state else 0.0)))
         if not found:  # no slot is free by the log: something ended without a line
-            found = [(slot, 2 * FORCED) for slot in range(len(state))] or [(0, FORCED)]
+            return [(slot, 2 * FORCED) for slot in range(len(state))] or [(0, FORCED)]
         exact = [slot for slot, cost in found if cost == 0]
         if len(exact) < 2:
             return found
@@ -118,56 +122,56 @@ class SlotSearch:
         last = state[slot] if slot < len(state) else self.initial
         return self.visits[last].last if last >= 0 else -1
 
-    def _open_slots(self, state: State, visit: Visit) -> Iterable[tuple[int, float]]:
-        idle = [slot for slot, last in enumerate(state) if self._idle(last, visit) is not None]
+    def _idle_slots(self, state: State, links: list[float], visit: Visit) -> list[tuple[int, float]]:
+        """Idle slots and their costs; of slots that nothing tells apart only the lowest."""
         untouched: set[int] = set()
-        for slot in idle:
-            last = state[slot]
+        found = []
+        for slot, (last, cost) in enumerate(zip(state, links, strict=True)):
+            if cost == _BUSY or last in untouched:
+                continue
             if last < 0:
-                if last in untouched:
-                    continue  # slots that nothing tells apart: the lowest
                 untouched.add(last)
-            other = visit.slot is not None and visit.slot != slot
-            cost = self._link(last, visit) + self._against(state, idle, slot, visit)
-            yield slot, cost + (_OTHER_ID if other else 0.0)
-        if not self.fixed and len(state) < _MOST_SLOTS:
-            yield len(state), self._link(self.initial, visit) + (_NEW_SLOT if state else 0.0)
+            if visit.slot is not None and visit.slot != slot:
+                cost += _OTHER_ID
+            found.append((slot, cost))
+        if self.rule is None or EMPTY not in untouched:
+            return found
+        return self._by_rule(state, found, visit)
 
-    def _idle(self, last: int, visit: Visit) -> float | None:
-        """None while the last request in a slot is certainly still there; else what it costs to doubt it."""
-        if last < 0:
-            return 0.0
-        before = self.visits[last]
-        if before.excerpt != visit.excerpt:
-            return 0.0
-        if before.end is not None:
-            return 0.0 if before.end < visit.begin else None
-        return _ABANDONED if before.last < visit.begin else None
+    def _by_rule(self, state: State, found: list[tuple[int, float]], visit: Visit) -> list[tuple[int, float]]:
+        """Add what a choice costs that the scheduler does not make while an empty slot is idle."""
+        if self.rule == "old":
+            against = {slot for slot, _ in found if state[slot] == EMPTY} if len(found) > 1 else set()
+        else:
+            steals = visit.needs and (visit.cold or visit.common is not None)
+            against = {slot for slot, _ in found if state[slot] != EMPTY} if steals else set()
+        if not against:
+            return found
+        return [(slot, cost + (_AGAINST_RULE if slot in against else 0.0)) for slot, cost in found]
 
     def _link(self, last: int, visit: Visit) -> float:
-        """The cost of `visit` following `last` in one slot."""
+        """The cost of `visit` following `last` in one slot; `_BUSY` while `last` is certainly still there."""
+        cost = self._links.get(last)
+        if cost is None:
+            cost = self._links[last] = self._new_link(last, visit)
+        return cost
+
+    def _new_link(self, last: int, visit: Visit) -> float:
         if last == EMPTY:
             return 0.0 if not visit.needs else FORCED
         if last == UNKNOWN:
             return UNSEEN if visit.needs is not None else 0.0
         before = self.visits[last]
-        cost = left_cost(before, visit.needs) + (self._idle(last, visit) or 0.0)
+        if before.excerpt != visit.excerpt:
+            return min(left_cost(before, visit.needs), UNSEEN)
+        if (before.last if before.end is None else before.end) >= visit.begin:
+            return _BUSY
+        cost = left_cost(before, visit.needs) + (_ABANDONED if before.end is None else 0.0)
         if visit.hit and before.speaks != visit.speaks:
             cost += _OTHER_CLIENT
         if visit.needs and visit.common is not None and (visit.common == 0) != before.failed:
             cost += 2.0 if visit.common == 0 else 1.0  # only an invalid checkpoint shares nothing at all
-        return min(cost, UNSEEN) if before.excerpt != visit.excerpt else cost
-
-    def _against(self, state: State, idle: Sequence[int], slot: int, visit: Visit) -> float:
-        """A choice that the scheduler's rule does not make while better slots are idle."""
-        empty = [s for s in idle if state[s] == EMPTY]
-        into_empty = state[slot] == EMPTY
-        if self.rule == "old" and into_empty and len(idle) > len(empty):
-            return _AGAINST_RULE
-        steals = visit.needs and (visit.cold or visit.common is not None)
-        if self.rule == "new" and steals and empty and not into_empty:
-            return _AGAINST_RULE
-        return 0.0
+        return cost
 
     # -- backward --------------------------------------------------------------------------------------
 
