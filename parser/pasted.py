@@ -57,7 +57,7 @@ def is_event(event: Event) -> bool:
 
 def known_fields(event: Event) -> int:
     """How many fields a line says."""
-    return sum(value is not None for value in event.fields.values())
+    return sum(value not in (None, []) for value in event.fields.values())
 
 
 class Offers:

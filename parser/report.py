@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from parser.event import KINDS, Event
 from parser.hearsay import Hearsay, hearsay_of
@@ -26,6 +26,7 @@ _LOG_LINE: Final = re.compile(
     rb"\b\d{4} \d\d:\d\d:\d\d |\bds4(?:-\w+)?(?:\[\d+\])?: |\bctx=\d+\.\."
     rb"|\b(?:kv cache|live|KV disk|decode batch) .*=\d|\bprompt done|^\s*(?:\.\.\.|\xe2\x80\xa6)"
 )
+_DOTS: Final = re.compile(r"\.\.\.|…")
 _PROSE: Final = re.compile(rb"(?:[A-Za-z\x80-\xff,'()-]{2,}[ ,;:.!?]+){6}")
 
 
@@ -132,15 +133,20 @@ def _quoted_once(found: list[Found]) -> list[Found]:
 
 
 def _same(one: Event, other: Event) -> bool:
-    """Equal in every field that both say, and at least one number among them (or no fields at all)."""
-    both = [name for name in one.fields if name in other.fields]
-    if any(
-        one.fields[name] != other.fields[name]
-        for name in both
-        if None not in (one.fields[name], other.fields[name])
-    ):
+    """Equal in every field that both say, and in one at least; dots may stand for a part of a path."""
+    said, shown = _said(one), _said(other)
+    both = said.keys() & shown.keys()
+    if one.rule != other.rule or any(not _agree(said[name], shown[name]) for name in both):
         return False
-    return one.rule == other.rule and bool(both or not (one.fields or other.fields))
+    return bool(both) or not (said or shown)
+
+
+def _said(event: Event) -> dict[str, Any]:
+    return {name: value for name, value in event.fields.items() if value not in (None, [])}
+
+
+def _agree(one: Any, other: Any) -> bool:
+    return one == other or any(isinstance(value, str) and _DOTS.search(value) for value in (one, other))
 
 
 def _stamps_agree(one: Line, other: Line) -> bool:
