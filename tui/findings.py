@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from parser.sanitise import sanitise
 from triage.finding import Finding
-from tui.words import Line, seconds
+from tui.words import Line, cut, seconds
 
 _QUIET = ("healthy", "nothing-to-judge")
 
@@ -77,9 +76,9 @@ def _entry(finding: Finding, requests: int) -> list[Line]:
     lines: list[Line] = [
         [(f"{finding.rank}. {finding.mechanism}", role), (f"  {finding.role} · {sure}", "dim")]
     ]
-    lines += [[(part, "plain")] for part in textwrap.wrap(sanitise(finding.explanation), 76)[:4]]
+    lines.append([(cut(sanitise(finding.explanation), 400), "plain")])
     remedy = finding.remedy_user or finding.remedy_server
-    lines += [[(part, "dim")] for part in textwrap.wrap("→ " + sanitise(remedy), 76)[:3]] if remedy else []
+    lines += [[("→ " + cut(sanitise(remedy), 300), "dim")]] if remedy else []
     return lines + _proof(finding)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from parser.sanitise import sanitise
 from tui.picture import short
 from tui.scene import Scene
-from tui.words import Line
+from tui.words import Line, cut
 
 if TYPE_CHECKING:
     from tui.app import TimelineApp
@@ -51,13 +51,6 @@ def headline(app: TimelineApp, width: int) -> Line:
         return [(scene.axis.why[:width], "evict")]
     found = app.findings.headline()
     return [(cut(found, width), "plain")] if found else sums(scene)
-
-
-def cut(text: str, width: int) -> str:
-    """`text` in at most `width` cells, cut between words."""
-    if len(text) <= width:
-        return text
-    return text[: text.rfind(" ", 0, width)] + "…"
 
 
 def sums(scene: Scene) -> Line:

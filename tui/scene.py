@@ -157,9 +157,8 @@ def _number(value: object) -> float:
 
 def _highest(table: pl.DataFrame) -> float:
     """The longest live length that any request tells of."""
-    return (
-        max(_number(table[name].max()) for name in ("live_after", "evicted", "prompt")) if len(table) else 0.0
-    )
+    names = ("live_after", "evicted", "prompt")
+    return max(_number(table[name].max()) for name in names) if len(table) else 0.0
 
 
 def fitting(limit: float | None, highest: float) -> int:

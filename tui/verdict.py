@@ -69,6 +69,8 @@ def decision_lines(versus: Versus, number: int, width: int) -> list[Line]:
 
 def _difference(one: Divergence) -> str:
     """What differs first, observed and replayed."""
+    if one.field == "slot":
+        return f"another slot than the log's slot {_plain(one.observed)}"
     name = one.field.removesuffix("_tokens").replace("_", " ")
     return f"another way: {name} {_plain(one.observed)} → {_plain(one.predicted)}"
 
@@ -95,7 +97,7 @@ def _scores(side: Side, number: int, wide: bool) -> Line:
     """Every slot's score as the scheduler saw it; the chosen one marked."""
     decision = side.dispatched.get(number)
     if decision is None:
-        return [("  scores are not logged", "dim")] if not side.dispatched else []
+        return [("  scores are not logged" if wide else " not logged", "dim")] if not side.dispatched else []
     line: Line = [("  scores" if wide else " ", "dim")]
     for slot, score in enumerate(decision.scores):
         text = "busy" if score is None else f"{score:,}"

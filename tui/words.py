@@ -156,6 +156,13 @@ def _conversation(scene: Scene, row: int) -> Line:
     return name_of(scene, conv) if conv >= 0 else [("?", "unsure")]
 
 
+def cut(text: str, width: int) -> str:
+    """`text` in at most `width` cells, cut between words."""
+    if len(text) <= width:
+        return text
+    return text[: text.rfind(" ", 0, width)] + "…"
+
+
 def seconds(value: float | None) -> str:
     """A duration for people: 12 ms, 3.4 s, 2 min 05 s, 1 h 10 min."""
     if value is None:

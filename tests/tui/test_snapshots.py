@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from triage.finding import Counterfactual, Finding
 from tui.dump import screen_text
 from tui.glyphs import ASCII
 
@@ -19,11 +20,27 @@ SCREENS = {
     "miss": ["m", "m", "m"],
     "request": ["m", "m", "enter"],
     "log": ["m", "m", "o"],
-    "findings": ["d"],
+    "findings": ["d", "down"],
     "help": ["question_mark"],
     "zoomed": ["m", "m", "plus", "plus", "plus"],
     "by-order": ["t"],
 }
+
+
+#: What `triage` says is tested there; here its text stands still.
+FINDINGS = (
+    Finding(
+        "too-few-slots", 1, 0.9, "primary", (3, 4, 6), (26, 48, 73), {},
+        "Three conversations take turns in two slots. Each switch costs a store and a load.",
+        "start the server with --batched-session 3", "", (), Counterfactual("ds4-2026-08 slots=3", 1200, 4.5), "config",
+    ),
+    Finding("write-amplification", 2, 0.6, "contributing", (), (), {}, "1.2 GiB were written.", grade="turns"),
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _same_findings(monkeypatch):
+    monkeypatch.setattr("tui.app.TimelineApp._judge", lambda app: app.call_from_thread(app._judged, FINDINGS))
 
 
 def check(name, text):
@@ -45,7 +62,7 @@ async def test_main_screens(opened, three_chats, size, screen):
             await pilot.pause()
         await pilot.pause()
         text = screen_text(app.screen)
-        width, height = SIZES[size]
+        width = SIZES[size][0]
         assert all(len(line) <= width for line in text.splitlines())
         check(f"{screen}-{size}", text)
 
@@ -70,5 +87,5 @@ async def test_ascii(opened, three_chats):
 
 @pytest.mark.parametrize("name", ["slot-steal.md", "image-tail-miss.md"])
 async def test_the_seeds(opened, fixtures, name):
-    async with opened(fixtures / "seeds" / name) as (app, pilot):
+    async with opened(fixtures / "seeds" / name) as (app, _):
         check(f"seed-{name.removesuffix('.md')}-80x24", screen_text(app.screen))
