@@ -5,7 +5,7 @@ No script and no network: a content-security policy forbids both, links and `:ta
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from html import escape as _escape
 from typing import Final
 
@@ -27,7 +27,7 @@ h1{font-size:1.5rem;margin:0 0 .3rem}h2{font-size:1.15rem;margin:2rem 0 .6rem}.d
 .scroll{overflow-x:auto;border:1px solid var(--line);border-radius:.5rem;background:var(--card)}
 pre{overflow-x:auto;font:13px/1.45 ui-monospace,monospace;margin:.5rem 0}table{border-collapse:collapse;margin:.6rem 0;font-variant-numeric:tabular-nums}
 td,th{padding:.15rem .7rem;border-bottom:1px solid var(--line);text-align:right}td:first-child,th:first-child{text-align:left}
-dl{display:grid;grid-template-columns:max-content 1fr;gap:.1rem .8rem;margin:.4rem 0}dt{color:var(--dim)}dd{margin:0}
+dl{margin:.4rem 0}dl div{display:flex;gap:.8rem;break-inside:avoid}dt{color:var(--dim);min-width:4rem}dd{margin:0}.figures{columns:17rem;font-size:.9rem}.figures div{justify-content:space-between;padding-right:1.5rem}
 svg text{fill:var(--ink);font:11px system-ui,sans-serif}svg .axis{stroke:var(--line)}svg .lost{fill:var(--bad)}svg .restored{fill:var(--warn)}
 svg g:target rect{stroke:var(--bad);stroke-width:3}svg g:hover rect{stroke:var(--ink);stroke-width:1.5}svg .kept{opacity:.18}svg .decode{opacity:.55}svg .unsure{stroke:var(--dim);stroke-dasharray:3 2}
 """
@@ -78,17 +78,27 @@ def _finding(finding: Finding, report: Report) -> Iterator[str]:
     grade = f"{finding.role}, {finding.confidence:.0%}, {finding.grade}"
     yield f'<section class="card" id="f{finding.rank}">'
     yield f'<h3>{finding.rank}. {text(finding.mechanism)} <span class="dim">({text(grade)})</span></h3>'
-    yield f"<p>{text(finding.explanation)}</p><dl>"
-    rows = [*words.figures(finding), ("you", finding.remedy_user), ("server", finding.remedy_server)]
-    for name, value in [*rows, ("proof", words.proof(finding))]:
-        if value:
-            yield f"<dt>{text(name)}</dt><dd>{text(value)}</dd>"
-    yield "</dl>"
+    yield f"<p>{text(finding.explanation)}</p>"
+    remedies = (
+        ("you", finding.remedy_user),
+        ("server", finding.remedy_server),
+        ("proof", words.proof(finding)),
+    )
+    yield from _pairs("", remedies)
+    yield from _pairs(' class="figures"', words.figures(finding))
     yield from _links(finding, report)
     quoted = words.evidence(finding, report, 12, redacted=True)
     if quoted:
         yield "<pre>" + "\n".join(f"{line:>6}  {text(said)}" for line, said in quoted) + "</pre>"
     yield "</section>"
+
+
+def _pairs(kind: str, pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
+    rows = "".join(
+        f"<div><dt>{text(name)}</dt><dd>{text(value)}</dd></div>" for name, value in pairs if value
+    )
+    if rows:
+        yield f"<dl{kind}>{rows}</dl>"
 
 
 def _links(finding: Finding, report: Report) -> Iterator[str]:
