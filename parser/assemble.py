@@ -17,7 +17,7 @@ from parser.hearsay import Hearsay
 from parser.inputs import Inputs
 from parser.join import Joiner
 from parser.opens import Open
-from parser.reading import Asked, Reading, Server
+from parser.reading import Asked, Reading, Server, Through
 from parser.request import Request
 from parser.runs import Run, Runs
 from parser.server import Shapes, server_of
@@ -149,10 +149,11 @@ def whole(asked: Asked) -> Reading:
     return _reading(inputs, assembler, EventLog.joined(blocks), requests)
 
 
-def segments(asked: Asked) -> Iterator[Reading]:
+def segments(asked: Asked, through: Through | None = None) -> Iterator[Reading]:
     """`reading.read_segments`."""
     inputs, assembler = Inputs(asked), _assembler(asked)
-    for block in inputs.blocks():
+    blocks = inputs.blocks()
+    for block in through(blocks, inputs.sources) if through is not None else blocks:
         yield _reading(inputs, assembler, block, assembler.feed(block))
     yield _reading(inputs, assembler, EventLog([]), assembler.finish())
 

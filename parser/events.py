@@ -56,6 +56,7 @@ def read_events(
     since: str | None = None,
     until: str | None = None,
     kinds: Sequence[str] = (),
+    seq: int = 0,
 ) -> Iterator[EventLog]:
     """Event logs of INPUT, block by block in bounded memory; `seq` and line numbers run on over the blocks.
 
@@ -65,12 +66,11 @@ def read_events(
     read, UsageError for a bound that is no stamp.
     """
     window = Window(since, until)
-    seq = 0
     for source in find_sources(inputs):
         for prepared in _prepared(source, lane, max_bytes, kinds):
-            log = window.cut(prepared.log(seq, grammar()))
+            log = prepared.log(seq, grammar())
             seq += sum(log.counts.values())
-            yield log
+            yield window.cut(log)
             if window.passed:
                 return
 

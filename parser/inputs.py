@@ -23,7 +23,7 @@ class Inputs:
         self.sources = find_sources(asked.inputs)
         self._reports = {source.index for source in self.sources if is_report(source)}
         self._heard: list[Hearsay] = []
-        self._seq = 0
+        self._groups = 0
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -56,13 +56,9 @@ class Inputs:
 
         asked = self.asked
         yield from read_events(
-            sources,
-            lane=asked.lane,
-            max_bytes=asked.max_bytes,
-            since=asked.since,
-            until=asked.until,
-            kinds=asked.kinds,
-        )
+            sources, lane=asked.lane, max_bytes=asked.max_bytes, since=asked.since, until=asked.until,
+            kinds=asked.kinds, seq=self._base(),
+        )  # fmt: skip
 
     def _of_reports(self, sources: list[Source]) -> Iterator[EventLog]:
         from parser.events import parse_lines
@@ -70,9 +66,13 @@ class Inputs:
         for source in sources:
             lines, heard = read_report(source, max_bytes=self.asked.max_bytes)
             self._heard += heard
-            log = parse_lines(lines, lane=self.asked.lane)
-            if self._seq or self.asked.kinds:
+            log, base = parse_lines(lines, lane=self.asked.lane), self._base()
+            if base or self.asked.kinds:
                 wanted = self.asked.kinds or KINDS
-                log = EventLog([replace(e, seq=e.seq + self._seq) for e in log.rows(*wanted)])
-            self._seq += sum(log.counts.values())
+                log = EventLog([replace(e, seq=e.seq + base) for e in log.rows(*wanted)])
             yield log
+
+    def _base(self) -> int:
+        """The first `seq` of the next group of sources, behind any of the last."""
+        self._groups += 1
+        return (self._groups - 1) << 40

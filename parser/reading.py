@@ -5,15 +5,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from parser.request import Request
 
 if TYPE_CHECKING:
     from parser.eventlog import EventLog
+    from parser.sources import Source
     from parser.trace import TraceRequest
+
+
+Through: TypeAlias = "Callable[[Iterable[EventLog], Sequence[Source]], Iterator[EventLog]]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,12 +155,14 @@ def read_segments(
     until: str | None = None,
     max_bytes: int | None = None,
     year: int | None = None,
+    through: Through | None = None,
 ) -> Iterator[Reading]:
     """The same as `read`, in segments of bounded memory: a request leaves as soon as it is closed.
 
     Request numbers, slots, conversations and runs run on over segments; each segment's `events` are its own.
+    `through` is put around the blocks of events (a progress bar); it gets the sources, too.
     """
     from parser.assemble import segments
 
     asked = Asked(tuple(inputs), tuple(traces), tuple(clients), lane, since, until, max_bytes, year)
-    return segments(asked)
+    return segments(asked, through)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 #: Where the reused tokens came from; `memory` where the log cannot tell token from text.
 SOURCES = (
@@ -102,3 +103,26 @@ class Request:
     prompt_line: int | None = None  # line of its `prompt start`
     decided_s: float | None = None  # stamp of its first line (cache decision), seconds from the first stamp
     why: dict[str, str] = field(default_factory=dict)  # inferred field -> reason and grade
+
+    @staticmethod
+    def stable_names() -> tuple[str, ...]:
+        """The keys of `docs/outputs.md`, in order."""
+        return _STABLE
+
+    def as_dict(self) -> dict[str, Any]:
+        """The row as `docs/outputs.md` has it; seconds to a millisecond."""
+        row = {name: getattr(self, name) for name in _STABLE}
+        for name in ("start_s", "start_error_s", "prefill_s", "total_s"):
+            row[name] = None if row[name] is None else round(row[name], 3)
+        row["stores"] = [
+            {"tokens": store.tokens, "reason": store.reason, "size_mib": store.size_mib}
+            for store in self.stores
+        ]
+        for name in ("flags", "slot_alternatives", "lines"):
+            row[name] = list(row[name])
+        return row
+
+
+_STABLE = tuple(name for name in Request.__dataclass_fields__)[
+    : list(Request.__dataclass_fields__).index("run")
+]
