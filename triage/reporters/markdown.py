@@ -63,6 +63,8 @@ def _parts(report: Report) -> Iterator[str]:
 def _finding(finding: Finding, report: Report) -> Iterator[str]:
     yield f"### {finding.rank}. {finding.mechanism} ({finding.role}, {finding.confidence:.0%}, {finding.grade})"
     yield ""
+    yield f"Whose part: {words.part(finding.mechanism)}."
+    yield ""
     yield escape(finding.explanation)
     yield ""
     named = words.figures(finding)

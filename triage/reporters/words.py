@@ -10,8 +10,34 @@ from triage.finding import Finding
 from triage.report import Report
 
 UPSTREAM: Final = "https://github.com/antirez/ds4/issues/"
+#: whose part a finding is; ids that are not named here are the server's own choice
+_PARTS: Final = {
+    "configuration": {
+        "too-few-slots", "cold-max-below-prompts", "alignment-loss", "budget-eviction", "store-then-evict",
+        "nested-continued-ladder", "small-hot-prefix-evicted", "incoming-prefix-evicted", "store-skipped",
+        "foreign-checkpoint", "shallow-disk-checkpoint", "write-amplification", "disk-cache-unusable",
+    },
+    "client": {
+        "side-calls-on-one-slot", "client-early-edit", "client-transient-tail", "client-history-rewrite",
+        "client-gave-up", "retry-storm", "continuation-state-lost",
+    },
+    "client and server together": {
+        "reasoning-retokenised", "tool-bytes-retokenised", "exact-retry-no-rewind", "tail-mismatch-no-rewind",
+        "key-never-matches",
+    },
+    "machine or engine": {
+        "prefill-stall", "host-suspended", "server-stopped", "engine-prefill-failure", "distributed-failure",
+        "out-of-memory", "store-failed",
+    },
+    "nobody's": {"unrelated-prompt", "slow-but-right", "healthy", "nothing-to-judge"},
+}  # fmt: skip
 #: quantities that say how sure or how counted, not what was found
 _ASIDE: Final = frozenset({"episodes", "severity", "prefill_seconds_known_for"})
+
+
+def part(mechanism: str) -> str:
+    """Whose part it is: server policy, configuration, client, machine or engine, nobody's."""
+    return next((name for name, ids in _PARTS.items() if mechanism in ids), "server policy")
 
 
 def cost(report: Report) -> str:
