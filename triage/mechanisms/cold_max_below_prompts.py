@@ -27,6 +27,8 @@ def cold_prompts(view: View) -> list[tuple[Episode, int]]:
         prompt = episode.prompt
         if prompt is None or prompt <= limit or episode.depth or episode.hit is not None:
             continue
+        if view.images_known(episode):
+            continue  # R3.13: a request with images is never stored cold, whatever the limit
         if view.disk_configured(episode) and not any(e.get("reason") == "cold" for e in episode.of("kv_stored")):
             found.append((episode, limit))
     return found
