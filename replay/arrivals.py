@@ -3,26 +3,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
 from parser.reading import Reading
 from replay.costs import FittedCosts
 from replay.candidates import Talk
-from replay.lanes import lanes, saturated
+from replay.lanes import lanes
 from replay.timing import Spans, settle, spans
 
 MIB = 1 << 20
 #: between two arrivals whose order is all that is known
 _STEP = 1e-6
+#: a request that began within this share of a usual request's time after another one's end had waited for it
+_AT_ONCE = 0.01
 
 
 @dataclass(slots=True)
 class Arrivals:
     """By request index: the request it waited for (index), its think time, its arrival and its start, seconds
-    since the first stamp (None without stamps). `queued` had to wait for a slot, so its arrival is a default.
-    `between` is true where more clients than slots kept a single slot busy all the time."""
+    since the first stamp (None without stamps). `queued` had to wait for a slot, so its arrival is a default."""
 
     after: dict[int, int]
     think: list[float]
@@ -30,7 +31,6 @@ class Arrivals:
     start: list[float | None]
     queued: list[bool]
     spans: Spans
-    crowded: bool = False
 
 
 def arrivals(reading: Reading, talks: Sequence[Talk], costs: FittedCosts) -> Arrivals:
@@ -38,26 +38,67 @@ def arrivals(reading: Reading, talks: Sequence[Talk], costs: FittedCosts) -> Arr
     known = spans(reading)
     staged = _staged_for_nothing(reading)
     waits = [_before_start(reading, index, costs, staged) for index in range(len(reading.requests))]
-    after = lanes(talks, known, apart=False)
-    _start_lanes(after, known)
+    after = lanes(talks, known, {})
+    _start_lanes(after, known, {})
     starts = settle(known, after)
-    crowded = _one_slot(reading) and len(talks) > 1 and saturated(known, starts, waits)
-    if crowded:
-        after = lanes(talks, known, apart=True)
-    out = Arrivals(after, [0.0] * len(starts), [None] * len(starts), starts, [], known, crowded)
-    out.queued = [_queued(reading, out, waits, index) for index in range(len(starts))]
+    handed = _handed(reading, talks, known, starts, waits, after)
+    if handed:
+        after = lanes(talks, known, handed)
+        _start_lanes(after, known, handed)
+        starts = settle(known, after)
+    queued = [index in handed for index in range(len(starts))]
+    out = Arrivals(after, [0.0] * len(starts), [None] * len(starts), starts, queued, known)
     _think(out, waits)
     _in_order(out)
     return out
 
 
-def _start_lanes(after: dict[int, int], known: Spans) -> None:
-    """A lane that begins when nobody is served waited for the answer before: one client, that now sends
-    two."""
+def _handed(
+    reading: Reading, talks: Sequence[Talk], known: Spans, starts: Sequence[float | None],
+    waits: Sequence[float], after: Mapping[int, int],
+) -> dict[int, int]:  # fmt: skip
+    """Index -> index of the request of another conversation whose slot it took the moment that came free, while
+    no other slot was idle. In a server of one slot that is told only if most requests began so."""
+    talk_of = {turn: talk for talk in talks for turn in talk.turns}
+    slots = reading.server.slots or 1
+    pauses: dict[int, tuple[int, float]] = {}
+    thinks: list[float] = []
+    for index in range(1, len(starts)):
+        freed = _freed(known, slots, index)
+        before = freed if freed is not None else after.get(index)
+        start, other = starts[index], starts[before] if before is not None else None
+        if before is None or start is None or other is None:
+            continue
+        pause = start - waits[index] - other - known.lasted[before]
+        if freed is None:
+            thinks.append(pause)
+        elif talk_of[freed] is not talk_of[index] and _take_turns(talk_of[freed], talk_of[index], freed, index):
+            pauses[index] = (freed, pause)
+    soon = max(0.002, _AT_ONCE * median(known.lasted), 0.1 * median(thinks) if thinks else 0.0)
+    if slots == 1 and pauses and median(pause for _, pause in pauses.values()) > soon:
+        return {}
+    return {index: freed for index, (freed, pause) in pauses.items() if pause < soon}
+
+
+def _take_turns(one: Talk, other: Talk, before: int, index: int) -> bool:
+    """Both conversations were under way: one is not simply the next thing that a client did."""
+    return one.turns[-1] > index or other.turns[0] < before
+
+
+def _freed(known: Spans, slots: int, index: int) -> int | None:
+    """The request that ended last before this one began, if all other slots were busy then."""
+    earlier = range(max(0, index - 4 * slots - 8), index)
+    running = sum(known.last[i] > known.first[index] for i in earlier)
+    ended = [i for i in earlier if known.last[i] < known.first[index]]
+    return max(ended, key=lambda i: known.last[i]) if ended and running + 1 >= slots else None
+
+
+def _start_lanes(after: dict[int, int], known: Spans, handed: Mapping[int, int]) -> None:
+    """A lane that begins when nobody is served waited for the answer before: one client, that now sends two."""
     ended = sorted(range(len(known.first)), key=lambda i: known.last[i])
     for index in range(1, len(known.first)):
         before = next((i for i in reversed(ended) if known.last[i] < known.first[index]), None)
-        if index in after or before is None:
+        if index in after or index in handed or before is None:
             continue
         running = [i for i in range(index) if known.last[i] > known.first[index] and i != before]
         if all(known.first[i] > known.last[before] for i in running):
@@ -91,10 +132,6 @@ def _move(out: Arrivals, index: int, seconds: float) -> None:
     out.arrival[index] = None if arrival is None else arrival + seconds
 
 
-def _one_slot(reading: Reading) -> bool:
-    return reading.server.slots in (None, 1)
-
-
 def _staged_for_nothing(reading: Reading) -> dict[int, float]:
     """Event number -> MiB of an evict store that was staged and did not fit the budget (DS6)."""
     log = reading.events
@@ -114,27 +151,6 @@ def _before_start(reading: Reading, index: int, costs: FittedCosts, staged: dict
     if request.disk_hit_tokens:
         seconds += (request.load_ms or 0.0) / 1000
     return seconds
-
-
-def _queued(reading: Reading, out: Arrivals, waits: Sequence[float], index: int) -> bool:
-    """It began just when a slot came free, and none was free before."""
-    slots = reading.server.slots or 1
-    known, first = out.spans, out.spans.first[index]
-    running = [i for i in range(max(0, index - 4 * slots - 8), index) if known.last[i] > first]
-    before = out.after.get(index)
-    ended = [
-        i
-        for i in range(max(0, index - 4 * slots - 8), index)
-        if known.last[i] < first and i != before and (before is None or known.last[i] > known.last[before])
-    ]
-    if len(running) + 1 < slots or not ended:
-        return False
-    latest = max(ended, key=lambda i: known.last[i])
-    start, other = out.start[index], out.start[latest]
-    if start is None or other is None:
-        return known.first[index] - known.last[latest] <= 1
-    pause = start - waits[index] - other - known.lasted[latest]
-    return pause < 0.1 * (known.lasted[index] + waits[index]) or pause < 0.002
 
 
 def _think(out: Arrivals, waits: Sequence[float]) -> None:

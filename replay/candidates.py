@@ -74,6 +74,8 @@ class Candidates:
 
     def _in_talk(self, index: int, talk: Talk) -> list[Way]:
         found: list[Way] = []
+        if self.ended[talk.turns[-1]] > self.began[index]:
+            return found  # its client still waits for an answer
         answered = (t for t in talk.turns[: -BACK - 1 : -1] if self.ended[t] < self.began[index])
         for back, turn in enumerate(answered):
             found += [way for way in self._from_turn(index, turn, back) if self._fits(index, way)]
