@@ -73,7 +73,8 @@ def with_trace(opened: Open, record: TraceRequest) -> None:
     row.trace_id, row.mismatch_first = record.id, record.mismatch_first
     row.source = record.source or row.source
     row.live_before = row.live_before if record.live_before is None else record.live_before
-    row.common = row.common if record.common is None else record.common
+    if record.source in ("cold", "disk-text") and record.live_before:
+        row.common = record.common if row.common is None else row.common
     row.canonical_prompt_tokens = record.prompt_tokens or row.canonical_prompt_tokens
     row.generated_tokens = record.generated_tokens if row.generated_tokens is None else row.generated_tokens
     row.finish = row.finish or record.finish

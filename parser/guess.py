@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 
 from parser.opens import Open
+from parser.rows import known_zeros
 from parser.runs import Run
 from parser.slots import Placed, SlotSearch
 from parser.visits import Visit, visit_of
@@ -35,6 +36,8 @@ class SlotGuess:
         """One more request, in order of first lines."""
         partial = self.run.place != "log"
         visit = visit_of(opened, self._count, silent=self.silent, partial=partial)
+        if not partial:
+            known_zeros(opened.row, visit.needs)
         self.waiting[self._count] = opened
         self._count += 1
         self._visits.append(visit)

@@ -93,6 +93,17 @@ def _reuse(opened: Open) -> None:
         row.live_before = cached  # R3.1: what memory gives is the whole live length
 
 
+def known_zeros(row: Request, needs: int | None) -> None:
+    """What a whole log tells by saying nothing: no load, nothing overwritten, an empty slot (`needs` 0)."""
+    if row.source is None or row.prompt_line is None:
+        return
+    row.disk_hit_tokens = row.disk_hit_tokens or 0
+    if needs == 0:
+        row.live_before = 0
+    if row.evicted_live_tokens is None and (needs == 0 or row.source not in ("cold", "disk-text")):
+        row.evicted_live_tokens = 0
+
+
 def begin_row(opened: Open, event: Event) -> None:
     """Span and flags of the line that begins the request (`prompt start` where it is in the input)."""
     row = opened.row

@@ -123,7 +123,7 @@ class _Gatherer:
     def _found_empty(self, request: Request) -> bool:
         """It reused nothing in memory, and no miss line says what was there (since 05-14 each miss has
         one)."""
-        silent = request.live_before is None and bool(self.reading.counts.get("live_miss"))
+        silent = not request.live_before and bool(self.reading.counts.get("live_miss"))
         return silent and request.source in ("cold", "disk-text")
 
     def _own(self, index: int) -> None:
