@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import log
 from statistics import median
@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from replay.evidence import Evidence
 from replay.heads import heads
 from replay.prefixes import Part, Tree
-from replay.strings import canonical, live
+from replay.strings import canonical, live, owner
 
 #: turns back that a default looks for one that a prompt could go on from
 BACK: Final = 6
@@ -45,11 +45,12 @@ class Talk:
 class Candidates:
     """Ways for each request, by what the log rules out and what its conversations usually add."""
 
-    def __init__(self, evidence: Evidence, tree: Tree) -> None:
-        self.evidence, self.tree = evidence, tree
+    def __init__(self, evidence: Evidence, tree: Tree, refuted: Collection[tuple[int, int, int]] = ()) -> None:
+        self.evidence, self.tree, self.refuted = evidence, tree, refuted
         self.parted: dict[int, list[Part]] = defaultdict(list)
         for part in evidence.parted:
-            self.parted[part.one].append(part)
+            self.parted[owner(part.one)].append(part)
+            self.parted[owner(part.other)].append(Part(part.other, part.one, part.most))
         self.left = _left_at(evidence)
         self.goes_on = _gone_on_from(evidence)
         self.heads = heads(evidence, tree)
@@ -103,13 +104,13 @@ class Candidates:
         return log((added + 20) / (self.usual + 20)) ** 2
 
     def _fits(self, index: int, way: Way) -> bool:
-        """No line about this request contradicts it; nor does it end inside a head that the prompt shares with
-        others, since they would share all of it too."""
-        if way.depth < self.heads.get(index, 0) - SLACK:
+        """No line about this request, or about one that met it, contradicts it; nor does it end inside a head
+        that the prompt shares with others, since they would share all of it too."""
+        short = way.depth < self.heads.get(index, 0) - SLACK
+        if short or (canonical(index), way.string, way.depth) in self.refuted:
             return False
         return all(
-            min(way.depth, self.tree.common(way.string, part.other)) <= part.most
-            for part in self.parted[canonical(index)]
+            min(way.depth, self.tree.common(way.string, part.other)) <= part.most for part in self.parted[index]
         )
 
 
@@ -131,6 +132,9 @@ def _gone_on_from(evidence: Evidence) -> dict[int, int]:
         before = evidence.occupant.get(index)
         if before is not None and evidence.requests[index].cached_tokens == evidence.lengths[live(before)]:
             goes_on[before] = index
+    for index, file in evidence.served_from.items():
+        if file.string % 3 == 1 and file.tokens == evidence.lengths[file.string]:
+            goes_on[owner(file.string)] = max(index, goes_on.get(owner(file.string), -1))
     return goes_on
 
 

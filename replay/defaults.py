@@ -13,6 +13,7 @@ A prompt sent again that was answered by as many tokens was answered by the same
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from replay.candidates import BACK, SLACK, Candidates, Talk
@@ -33,9 +34,9 @@ class Opened:
 class Defaults:
     """Places each request in a conversation and says what its prompt extends where no line does."""
 
-    def __init__(self, evidence: Evidence, tree: Tree) -> None:
+    def __init__(self, evidence: Evidence, tree: Tree, refuted: Collection[tuple[int, int, int]] = ()) -> None:
         self.evidence, self.tree = evidence, tree
-        self.candidates = Candidates(evidence, tree)
+        self.candidates = Candidates(evidence, tree, refuted)
         self.talks: list[Talk] = []
         self.talk_of: dict[int, Talk] = {}
         self.opened: list[Opened] = []

@@ -7,7 +7,7 @@ here for which prompts share how much, and when they came.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from parser.errors import InputError
 from parser.reading import Reading
@@ -28,6 +28,10 @@ from replay.strings import canonical, effective_tokens, live, visible
 from replay.texts import bytes_of, bytes_per_token
 from replay.weave import Woven, as_segments, weave
 from replay.workload import Workload
+
+
+#: times that defaults are chosen anew
+_ROUNDS = 6
 
 
 @dataclass(slots=True)
@@ -73,9 +77,17 @@ def extract(reading: Reading) -> Extraction:
 
 
 def _solved(evidence: Evidence) -> tuple[Solution, Defaults]:
-    defaults = Defaults(evidence, grow(evidence.lengths, evidence.agreed))
-    guesses = defaults.run()
-    return solve(evidence.lengths, evidence.agreed, evidence.parted, [*evidence.guesses, *guesses]), defaults
+    """Defaults that contradict the log are refuted and the rest chosen anew, until they fit together."""
+    refuted: set[tuple[int, int, int]] = set()
+    for _ in range(_ROUNDS):
+        defaults = Defaults(evidence, grow(evidence.lengths, evidence.agreed), refuted)
+        guesses = [replace(guess, taken=0) for guess in evidence.guesses] + defaults.run()
+        solution = solve(evidence.lengths, evidence.agreed, evidence.parted, guesses)
+        wrong = {(g.about, *way) for g in guesses for way in g.ways[: g.taken]} - refuted
+        if not wrong:
+            break
+        refuted |= wrong
+    return solution, defaults
 
 
 def _names(evidence: Evidence) -> list[str]:
