@@ -57,6 +57,7 @@ class Slot:
     owner: int | None = None
     prompt: Rope = ()
     target: Tokens = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
+    claimed: int = 0
     evaluated: bool = False
     replying: bool = False
     rebuilding: bool = False
@@ -234,7 +235,9 @@ class Carrier:
         slot, size = self.slots[row.slot], self.size
         prompt = self.tokens.of(self.workload.by_number[row.request].prompt, row.request)
         common = slot.resident.common(prompt)
-        if row.fit and not slot.broken and common != size(row.common):
+        pictured = bool(self.workload.by_number[row.request].images)  # one image may stand in two texts
+        agreed = common == size(row.common) or (pictured and common > size(row.common))
+        if row.fit and not slot.broken and not agreed:
             agree = common * self.tokens.scale.factor
             self._name(row.request, row, f"common={row.common}, the caches agree for {agree}")
         self.prover.missed(row, slot.resident, prompt, common)
@@ -252,15 +255,17 @@ class Carrier:
     def _begun(self, row: Begun) -> None:
         slot = self.slots[row.slot]
         slot.owner, slot.target = row.request, self.tokens.of(row.prompt, row.request)
-        slot.prompt, slot.evaluated, slot.replying, slot.rebuilding = row.prompt, False, False, False
+        slot.prompt, slot.claimed = row.prompt, self.size(row.cached)
+        slot.evaluated = slot.replying = slot.rebuilding = False
         slot.broken = self.workload.by_number[row.request].fault is not None
 
     def _settle(self, slot: Slot, start: int, row: Any) -> None:
-        """Evaluation begins at `start`: the tokens before it must be in the cache, and be those of the
-        target."""
+        """Evaluation begins at `start`: the tokens before it must be in the cache, and be the target's."""
         resident = slot.resident
         if start == 0:
             resident.reset()
+            if not slot.replying:
+                self._of(row.request).restarted = slot.claimed > 0
         elif resident.length != start or resident.common(slot.target) < start:
             agree = min(resident.common(slot.target), start)
             held = f"the cache holds {resident.length}, {agree} of them the prompt's"

@@ -105,7 +105,8 @@ class _Replay:
         began = perf_counter()
         with Shelf(self.options.work_dir) as shelf:
             prover = Prover(self.engine, todo, lambda _: None)
-            tokens = TokenMap(self.workload, self.scale)
+            vision = any(config.generation.images for config in self.configs)
+            tokens = TokenMap(self.workload, self.scale, vision)
             carrier = Carrier(
                 self.workload, self.configs, self.engine, tokens, shelf, todo, prover, self._advance
             )
@@ -183,17 +184,17 @@ def disagreements(outcome: Outcome, moved: Mapping[int, Moved], scale: Scale) ->
 
     found = []
     for served in outcome.requests:
-        counted, real = _counted(served, scale), moved.get(served.request, Moved())
+        real = moved.get(served.request, Moved())
+        counted = _counted(served, real.restarted, scale)
         for name, value in counted.items():
-            if value != getattr(real, name):
+            if value != getattr(real, name) and (name != "reused" or real.reused is not None):
                 why = f"{name}: the model counts {value}, the tensors {getattr(real, name)}"
                 found.append(Unsound(served.request, "Outcome", why))
     return found
 
 
-def _counted(served: Served, scale: Scale) -> dict[str, object]:
-    done, prompt = served.prefilled_tokens or 0, served.prompt_tokens or 0
-    start = 0 if done == prompt else served.cached_tokens or 0  # R3.6: cached is reported, all is evaluated
+def _counted(served: Served, restarted: bool, scale: Scale) -> dict[str, object]:
+    done, start = served.prefilled_tokens or 0, 0 if restarted else served.cached_tokens or 0
     return {
         "reused": scale.size(start),
         "prefilled": scale.size(start + done) - scale.size(start),

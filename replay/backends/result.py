@@ -49,9 +49,11 @@ class RewindView:
 
 @dataclass(slots=True)
 class Moved:
-    """What the tensors did for one request, in scaled tokens."""
+    """What the tensors did for one request, in scaled tokens. `restarted`: tokens are reported as cached, and
+    all are evaluated (R3.6). `reused` is None for a request that was cut off before anything was evaluated."""
 
-    reused: int = 0
+    reused: int | None = None
+    restarted: bool = False
     prefilled: int = 0
     decoded: int = 0
     loaded: int = 0

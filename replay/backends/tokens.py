@@ -18,10 +18,10 @@ _KEPT = 12
 
 
 class TokenMap:
-    """Identities of ropes, every `scale.factor`-th token of them."""
+    """Identities of ropes, every `scale.factor`-th token of them; `vision`: the server knows images."""
 
-    def __init__(self, workload: Workload, scale: Scale) -> None:
-        self.workload, self.scale = workload, scale
+    def __init__(self, workload: Workload, scale: Scale, vision: bool = True) -> None:
+        self.workload, self.scale, self.vision = workload, scale, vision
         self._covers: dict[int, Covers] = {}
         self._recent: OrderedDict[tuple[Rope, int | None], Tokens] = OrderedDict()
 
@@ -41,7 +41,7 @@ class TokenMap:
         return tokens
 
     def _of_request(self, request: int | None) -> Covers:
-        if request is None:
+        if request is None or not self.vision:
             return {}
         if request not in self._covers:
             self._covers[request] = covers(self.workload.by_number[request])

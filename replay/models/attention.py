@@ -249,24 +249,23 @@ def all_rows(s: LayerShape, query: mx.array, _: mx.array, tile: Tile, memory: Me
 
 
 def chosen_rows(s: LayerShape, query: mx.array, wanted: mx.array, tile: Tile, memory: Memory) -> Source:
-    """The `top_k` rows that the indexer wants most for each token, out of the best blocks and the newest
-    ones.
+    """The `top_k` rows that the indexer wants most for each token, out of the best blocks and the token's own.
 
     Scoring one summary a block, then single rows of the chosen blocks only, keeps the cost of a token nearly
-    flat in its depth; choosing among all rows would not.
+    flat in its depth; choosing among all rows would not. What a token can choose from depends on its place
+    alone, not on the tile it is computed in.
     """
     base = tile.start // s.ratio // s.block
     newest = -(-tile.end // s.ratio // s.block) - base
     count = padded(base + newest, 64)
     memory.rows.reserve(count * s.block)
     _summarise(s, base, newest, tile, memory)
-    ids = _candidates(s, _best_blocks(s, wanted, base, memory.blocks.read(0, count)), base, newest)
-    keys = memory.keys.read(0, count * s.block).reshape(count, s.block, s.index)[
-        ids[:, :: s.block] // s.block
-    ]
+    blocks = _blocks(s, wanted, tile, memory.blocks.read(0, count))
+    ids = (blocks[..., None] * s.block + mx.arange(s.block)).reshape(tile.size, -1)
+    keys = memory.keys.read(0, count * s.block).reshape(count, s.block, s.index)[blocks]
     keys = keys.reshape(tile.size, -1, s.index)
     scores = (wanted[:, None, :] @ keys.swapaxes(1, 2)).reshape(tile.size, -1)
-    scores = mx.where(ids < _limits(s, tile, base, newest), scores, NEVER)
+    scores = mx.where(ids < _limits(s, tile), scores, NEVER)
     pick = mx.argpartition(scores, -s.top_k, axis=-1)[:, -s.top_k :]
     values = memory.rows.data[mx.take_along_axis(ids, pick, axis=-1)]
     seen = mx.take_along_axis(scores, pick, axis=-1) > NEVER
@@ -274,29 +273,28 @@ def chosen_rows(s: LayerShape, query: mx.array, wanted: mx.array, tile: Tile, me
 
 
 def _summarise(s: LayerShape, base: int, newest: int, tile: Tile, memory: Memory) -> None:
-    """The mean of each newest block's keys, once the last of them is full."""
-    if tile.last // s.ratio >= (base + newest) * s.block:
+    """The mean of the keys of each block that this tile may fill; those it does not are masked until full."""
+    if tile.last // s.ratio >= (base + 1) * s.block:
         keys = memory.keys.read(base * s.block, newest * s.block)
         memory.blocks.write(base, keys.reshape(newest, s.block, s.index).mean(axis=1))
 
 
-def _best_blocks(s: LayerShape, wanted: mx.array, base: int, blocks: mx.array) -> mx.array:
-    scores = wanted @ mx.contiguous(blocks.T)
-    scores = mx.where(mx.arange(blocks.shape[0]) < base, scores, NEVER)
-    return mx.argpartition(scores, -s.chosen, axis=-1)[:, -s.chosen :].astype(mx.int32)
-
-
-def _candidates(s: LayerShape, best: mx.array, base: int, newest: int) -> mx.array:
-    """Row numbers of the chosen blocks, then of the newest ones. [T, n]"""
-    own = mx.broadcast_to(mx.arange(base, base + newest), (best.shape[0], newest))
-    blocks = mx.concatenate([best, own], axis=-1)
-    return (blocks[..., None] * s.block + mx.arange(s.block)).reshape(best.shape[0], -1)
+def _blocks(s: LayerShape, wanted: mx.array, tile: Tile, blocks: mx.array) -> mx.array:
+    """For each token the best blocks before its own, and its own. [T, chosen + 1]"""
+    own = _own_block(s, tile)
+    scores = mx.where(mx.arange(blocks.shape[0]) < own, wanted @ mx.contiguous(blocks.T), NEVER)
+    best = mx.argpartition(scores, -s.chosen, axis=-1)[:, -s.chosen :].astype(mx.int32)
+    return mx.concatenate([best, own], axis=-1)
 
 
 @lru_cache(maxsize=64)
-def _limits(s: LayerShape, tile: Tile, base: int, newest: int) -> mx.array:
-    """The first row a token may not read: of chosen blocks (the newest are not chosen again), of the newest.
-    [T, n]"""
-    old = mx.full((tile.size, s.chosen * s.block), base * s.block)
-    own = mx.broadcast_to(tile.rows_visible(s.ratio), (tile.size, newest * s.block))
+def _own_block(s: LayerShape, tile: Tile) -> mx.array:
+    return (mx.arange(tile.start, tile.end) // s.ratio // s.block)[:, None]
+
+
+@lru_cache(maxsize=64)
+def _limits(s: LayerShape, tile: Tile) -> mx.array:
+    """The first row a token may not read: in chosen blocks (its own is not chosen again), in its own. [T, n]"""
+    old = mx.broadcast_to(_own_block(s, tile) * s.block, (tile.size, s.chosen * s.block))
+    own = mx.broadcast_to(tile.rows_visible(s.ratio), (tile.size, s.block))
     return mx.concatenate([old, own], axis=-1)
