@@ -14,6 +14,8 @@ $(READY): pyproject.toml
 
 demo: $(READY)  ## the main job on a shipped real log
 	$(BIN)/ds4scope triage fixtures/captures/a-steal-sequential-11k/server.log
+	$(BIN)/ds4scope triage fixtures/seeds/slot-steal.md
+	$(BIN)/ds4scope triage fixtures/seeds/image-tail-miss.md
 
 test: $(READY)  ## all tests
 	$(BIN)/pytest -n auto
