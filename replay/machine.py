@@ -23,28 +23,18 @@ class Task:
     """A running request: positions `pos..end` are what it prefills or decodes now.
 
     `start_s`: the dispatch. `step`: prefill hands control back at multiples of it that a sync meets (R5.3),
-    0 for none. `met` caches the next such position for pieces of `quantum`, which end at `origin` + k pieces.
+    0 for none. `began` is where control was given away last. `met` caches the next such position for pieces of `quantum`, which end at `origin` + k pieces.
     """
 
     __slots__ = (
-        "doing",
-        "end",
-        "gen",
-        "met",
-        "origin",
-        "pos",
-        "quantum",
-        "request",
-        "slot",
-        "start_s",
-        "step",
-    )
+        "began", "doing", "end", "gen", "met", "origin", "pos", "quantum", "request", "slot", "start_s", "step",
+    )  # fmt: skip
 
     def __init__(self, slot: int, request: int, start_s: float) -> None:
         self.slot, self.request, self.start_s = slot, request, start_s
         self.gen: Generator[Op, None, None]
         self.doing = ""
-        self.pos = self.end = self.step = 0
+        self.pos = self.end = self.step = self.began = 0
         self.met = self.origin = self.quantum = -1
 
     @property

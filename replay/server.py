@@ -13,7 +13,7 @@ from replay.decisions import Answered, Arrived, Decision, Ended, Refused, Starte
 from replay.dispatch import Dispatcher
 from replay.foresight import Foresight
 from replay.ladder import Look
-from replay.machine import LOCK, Machine, Op, Task
+from replay.machine import LOCK, PREFILL, Machine, Op, Task
 from replay.outcome import Outcome
 from replay.plugins import reuse_of, scheduler_of, store_of
 from replay.seams import Costs, Foreseeing
@@ -173,13 +173,13 @@ class Server:
         self._answer(at_s, job)
         self._dispatch(at_s)
 
-    def _answer(self, at_s: float, job: Job) -> None:
+    def _answer(self, at_s: float, job: Job, gone: bool = False) -> None:
         """The client has its answer, or has left; whoever waited for that goes on."""
         if job.done:
             return
         job.done, job.end_s = True, at_s
         if self.log is not None:
-            self.log.append(Answered(at_s, job.asked.request, job.gone))
+            self.log.append(Answered(at_s, job.asked.request, gone))
         for then_s, asked in self.clients.following(job.asked.request, at_s):
             self._at(then_s, SEND, asked)
 
@@ -189,7 +189,7 @@ class Server:
             return
         polls = self.machine.config.generation.polls
         job.gone = polls or job.asked.stream
-        self._answer(at_s, job)
+        self._answer(at_s, job, gone=True)
         if polls:
             self._at(at_s + POLL_S, NOTICE, job)
         elif job.gone and job.finish is None and job.prefill_s is not None:
@@ -239,8 +239,11 @@ class Server:
         lost = [session.job for session in sessions if session.job is not None]
         for job in lost:
             job.failed = True
+            task = self._tasks.get(job.asked.request)
             if stop.clean:
                 self._cut(job)
+            elif task is not None and task.doing == PREFILL:
+                job.prefilled += task.pos - task.began
         if stop.clean:
             for session in sessions:
                 made = self.tier.store(

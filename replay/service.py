@@ -114,21 +114,25 @@ class Service:
     def _exchange(self, session: Session, job: Job, task: Task) -> Steps:
         """Step 10 (R5.4) and step 11 (R4.10-R4.13)."""
         first = self.tier.policy.load_first
-        found = self.tier.lookup(job.prompt.text) if first else None
+        found = self._hit(job) if first else None
         if session.node.size >= self.config.kv_cache_min_tokens:
             yield from self._store(session, job, session.node, "evict", sound=session.valid)
         if not first:
-            found = self.tier.lookup(job.prompt.text)
+            found = self._hit(job)
         if found is not None:
-            yield from self._load(session, job, task, found)
+            yield from self._load(session, job, task, *found)
 
-    def _load(self, session: Session, job: Job, task: Task, file: DiskFile) -> Steps:
+    def _hit(self, job: Job) -> tuple[DiskFile, bool] | None:
+        """The file that is read, and whether the hit deletes it (R4.12)."""
+        found = self.tier.lookup(job.prompt.text)
+        return None if found is None else (found, self.tier.use(found, self.machine.now))
+
+    def _load(self, session: Session, job: Job, task: Task, file: DiskFile, consumed: bool) -> Steps:
         """R4.11: the stored tokens, then the rest of the prompt's text; image state is dropped (R3.15)."""
         assert file.key is not None
         assert file.node is not None
         at_s, costs = self.machine.now, self.tier.costs
         seconds = costs.load_s(file.tokens, file.size)
-        consumed = self.tier.use(file, at_s)
         if self.log is not None:
             row = Restored(
                 at_s, job.asked.request, task.slot, file.name, file.tokens, file.key.bytes, file.size, seconds,
@@ -187,15 +191,15 @@ class Service:
         few = 0 < start and target - start < self.config.generation.resume_min
         quiet = few or not self.step or self._silent(start, target)
         task.end, task.step, task.origin = stop, 0 if quiet else self.step, -1
-        while task.pos < stop:
-            began = task.pos
+        while task.pos < stop and not job.cut:
+            task.began = task.pos
             yield PREFILL
-            job.prefilled += task.pos - began
+            job.prefilled += task.pos - task.began
             session.node, session.valid = self.forest.cut(job.effective, task.pos), True
-            if job.cut:
-                return False
-            if not quiet:
+            if not quiet and not job.cut:
                 yield from self._progress(session, job, task, start, target)
+        if job.cut:
+            return False
         if stop < target or (fault is not None and fault.phase == "prefill" and target == job.effective.size):
             session.valid, job.failed = False, True
             return False
@@ -345,7 +349,7 @@ class Service:
             if file is not None:
                 self.tier.use(file, self.machine.now)
                 yield float(self.tier.costs.load_s(file.tokens, file.size))
-        task.pos, task.end, task.step = cached, key.size, 0
+        task.pos, task.end, task.step, task.origin = cached, key.size, 0, -1
         if cached < key.size:
             yield PREFILL
         session.node = key
@@ -362,7 +366,6 @@ class Service:
         session.clear_bindings()
         lost = job.failed or job.cut
         if lost and job.file is not None:
-            self.tier.discard(job.file)
             session.invalidate(self.forest.empty)
-            if self.log is not None:
+            if self.tier.discard(job.file) and self.log is not None:
                 self.log.append(Discarded(self.machine.now, job.asked.request, job.file.name))

@@ -35,8 +35,8 @@ class Room:
 
     @property
     def files(self) -> Iterable[DiskFile]:
-        """All files, in the order in which they were made."""
-        return self.tier.disk.files.values()
+        """All files but a just-stored one that is spared, in the order in which they were made."""
+        return [file for file in self.tier.disk.files.values() if file is not self.spared]
 
     @property
     def wanted(self) -> DiskFile | None:
@@ -212,7 +212,9 @@ class Tier:
             return True
         return False
 
-    def discard(self, file: DiskFile) -> None:
-        """R4.14: the prefill after a hit failed."""
-        if not file.gone:
-            self.disk.remove(file)
+    def discard(self, file: DiskFile) -> bool:
+        """R4.14: the prefill after a hit failed; False if the file is gone already."""
+        if file.gone:
+            return False
+        self.disk.remove(file)
+        return True

@@ -129,8 +129,8 @@ class Forest:
         child.map_bytes = node.map_bytes + (segment.tool_map if piece.end == segment.tokens else 0)
         if self._twins:
             before = node.text.piece
-            if before.segment == text and 0 < start - before.end < -(-size // segment.tokens):
-                start = before.end  # a twin goes on inside a token of the other: their text has no gap
+            if before.segment == text and 0 < before.end - start < -(-size // segment.tokens):
+                start = before.end  # the first token of a twin holds what the live text left of it
             child.text = _text_child(node.text, Piece(text, start, end))
             child.bytes = child.text.size
         return child
@@ -159,7 +159,8 @@ class Forest:
         return pieces
 
     def after_text(self, node: Node, text: Node) -> list[Piece]:
-        """The tokens of a string that begin at or after the end of `text`, a prefix of its text."""
+        """The tokens of a string that end behind `text`, a prefix of its text: the rest, tokenised. Where `text`
+        ends inside a token, the remainder of that counts as one token."""
         if not self._twins:
             return self.after_tokens(node, text.size)
         pieces: list[Piece] = []
@@ -168,14 +169,14 @@ class Forest:
             pieces.append(node.piece if above.text.size >= text.size else self._tail(node, text.size))
             node = above
         pieces.reverse()
-        return [piece for piece in pieces if piece.start < piece.end]
+        return pieces
 
     def _tail(self, node: Node, text_end: int) -> Piece:
-        """The tokens of the node's piece whose text begins at or after `text_end`, inside it."""
+        """The tokens of the node's piece whose text ends behind `text_end`, inside it."""
         piece = node.piece
         segment, _, size = self._segments[piece.segment]
         into = piece.start * size // segment.tokens + text_end - node.parent.text.size
-        return Piece(piece.segment, min(-(-into * segment.tokens // size), piece.end), piece.end)
+        return Piece(piece.segment, -(-(into + 1) * segment.tokens // size) - 1, piece.end)
 
 
 def _text_child(node: Node, piece: Piece) -> Node:
