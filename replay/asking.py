@@ -43,7 +43,7 @@ def asked(parts: Parts, index: int) -> Asked:
         request=request.request,
         prompt=prompt,
         reply=reply,
-        generated=min(request.generated_tokens or 0, length(reply)),
+        generated=_generated(request, reply),
         conversation=f"c{parts.talk[index] + 1}",
         api=_api(parts, index),
         tools="TOOLS" in request.flags,
@@ -84,6 +84,11 @@ def _reply(parts: Parts, index: int) -> Rope:
     request = parts.evidence.requests[index]
     effective = request.prompt_tokens or request.canonical_prompt_tokens or 0
     return rest(parts.woven.ropes[live(index)], effective)
+
+
+def _generated(request: Request, reply: Rope) -> int:
+    """As printed; a log that does not say it shows what the slot held behind the prompt."""
+    return min(request.generated_tokens, length(reply)) if request.generated_tokens is not None else length(reply)
 
 
 def _shown(parts: Parts, index: int) -> Rope | None:

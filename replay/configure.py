@@ -10,6 +10,7 @@ from typing import Any, Final
 from parser.reading import Reading, ServerRun
 from replay.config import MIB, ServerConfig
 from replay.profiles import override, profile
+from replay.rope import length
 from replay.sizes import BY_FAMILY, LinearSizes, Sizes
 from replay.workload import Workload
 
@@ -60,8 +61,7 @@ def _config(
     from_log["ring_rows"] = said.get("raw_kv_rows") or None
     from_log["exact_tool_replay"] = said.get("exact_dsml_tool_replay")
     family = options.get("family") or (reading and reading.server.family) or workload.family
-    if reading is None and workload.ctx:
-        from_log["ctx"] = workload.ctx
+    from_log.setdefault("ctx", workload.ctx or _room_for(workload, base.ctx))
     config = override(base, **{**from_log, "family": family})
     if reading is not None:
         config = replace(config, slots=_slots(reading, run), sizes=_sizes(reading, config, workload))
@@ -70,6 +70,12 @@ def _config(
     if options.get("slots") is not None:
         config = replace(config, slots=None if options["slots"] == SINGLE else int(options["slots"]))
     return config
+
+
+def _room_for(workload: Workload, usual: int) -> int:
+    """The context where nothing says it: the server's default, or what the longest request needs."""
+    longest = max((a.prompt_tokens + length(a.reply) for a in workload.requests), default=0)
+    return usual if longest < usual else -(-(longest + 1) // 4096) * 4096
 
 
 def _has_disk(reading: Reading | None, run: ServerRun | None) -> bool | None:

@@ -17,7 +17,7 @@ from replay.strings import HIDDEN, canonical, canonical_tokens, live, measure, o
 
 #: smallest file the store writes or finds (R4.2), where no start line says it
 MIN_TOKENS = 512
-_KINDS = ("prompt_start", "kv_stored", "kv_hit", "kv_evicted", "kv_discarded", "shutdown")
+_DISK_KINDS = ("kv_stored", "kv_hit", "kv_evicted", "kv_discarded")
 
 
 @dataclass(slots=True, eq=False)
@@ -90,19 +90,32 @@ class _Gatherer:
         }
 
     def evidence(self) -> Evidence:
-        for event in self._events():
-            getattr(self, f"_{event.kind}")(event, self.of_event.get(event.seq))
+        decided = self._decided()
+        for index, request in enumerate(self.requests):
+            if not request.events:
+                self._own(index)
+        for event in self.reading.events.rows() if self.reading.events is not None else ():
+            if event.kind in _DISK_KINDS:
+                getattr(self, f"_{event.kind}")(event, self.of_event.get(event.seq))
+            if event.seq in decided:
+                self._decision(decided[event.seq])
         return self.out
 
-    def _events(self) -> Iterator[Event]:
+    def _decided(self) -> dict[int, int]:
+        """Event number -> index of the request whose cache decision is over with it: its `prompt start`, or the
+        last line of an episode that has none."""
         log = self.reading.events
-        return log.rows(*_KINDS) if log is not None else iter(())
+        starts = {event.seq for event in log.rows("prompt_start")} if log is not None else set()
+        decided = {}
+        for index, request in enumerate(self.requests):
+            if request.events:
+                own = [seq for seq in request.events if seq in starts]
+                decided[own[0] if own else max(request.events)] = index
+        return decided
 
     # -- the live state ------------------------------------------------------------------------------
 
-    def _prompt_start(self, event: Event, index: int | None) -> None:
-        if index is None:
-            return
+    def _decision(self, index: int) -> None:
         request = self.requests[index]
         before = self._occupant(index)
         self._own(index)
@@ -264,9 +277,6 @@ class _Gatherer:
         for file in self._present():
             if file.name is not None and file.name == event.get("file"):
                 file.gone = True
-
-    def _shutdown(self, event: Event, index: int | None) -> None:
-        """Nothing: what a shutdown writes is told by its store lines."""
 
     def _silent_store(self, index: int, before: int | None) -> None:
         """A miss whose live state was not stored and not refused: an identical file is there (R4.20)."""

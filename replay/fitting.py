@@ -15,6 +15,8 @@ from replay.costs import TOKENISE_S, Figure, FittedCosts, completed
 
 #: samples of less time than this are mostly the clock's last digit
 _LEAST_S = 0.004
+#: a prefill speed needs so many tokens: of a few, the start takes longer than the tokens
+_LEAST_TOKENS = 512
 
 
 class Sample(NamedTuple):
@@ -114,7 +116,8 @@ class _Lines:
             for s in alone
             if not self._stores_between(s) and s.seconds >= _LEAST_S
         ]
-        return clean if len(clean) >= 4 else clean + self._whole_prefills()
+        found = clean if len(clean) >= 4 else clean + self._whole_prefills()
+        return found if sum(sample.amount for sample in found) >= _LEAST_TOKENS else []
 
     def _whole_prefills(self) -> list[Sample]:
         found = []
