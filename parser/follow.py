@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import io
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -38,7 +39,8 @@ class Grown:
     reading: Reading
     unfinished: tuple[Request, ...] = ()
     unfinished_trace: Mapping[int, TraceRequest] = field(default_factory=dict)
-    live: bool = False  # True once everything that was there at the beginning is read
+    live: bool = False  # everything that was there at the beginning is read
+    whole: bool = True  # `unfinished` is up to date (False: a step with them follows)
 
 
 def can_follow(source: Source) -> bool:
@@ -61,7 +63,6 @@ def follow(asked: Asked, wait: Callable[[], bool]) -> Iterator[Grown]:
         seq += sum(block.counts.values())
         yield Grown(reading_of(inputs, assembler, block, assembler.feed(block)))
     if tail is not None:
-        yield _grown(reading_of(inputs, assembler, EventLog([]), []), assembler)
         yield from _grow(inputs, assembler, tail, seq, wait)
     yield Grown(reading_of(inputs, assembler, EventLog([]), assembler.finish()), live=True)
 
@@ -69,21 +70,29 @@ def follow(asked: Asked, wait: Callable[[], bool]) -> Iterator[Grown]:
 def _grow(
     inputs: Inputs, assembler: Assembler, tail: _Tail, seq: int, wait: Callable[[], bool]
 ) -> Iterator[Grown]:
+    """What is appended, with a preview of what is open; one preview costs at most a tenth of the time."""
+    cost, shown, stale = 0.0, -1e9, True
     try:
         while wait():
             for block in tail.more(seq):
                 seq += sum(block.counts.values())
-                rows = assembler.feed(block)
-                yield _grown(reading_of(inputs, assembler, block, rows), assembler)
+                yield Grown(
+                    reading_of(inputs, assembler, block, assembler.feed(block)), live=True, whole=False
+                )
+                stale = True
+            now = time.monotonic()
+            if stale and now - shown > 10 * cost:
+                yield _preview(inputs, assembler)
+                cost, shown, stale = time.monotonic() - now, time.monotonic(), False
     finally:
         tail.close()
 
 
-def _grown(reading: Reading, assembler: Assembler) -> Grown:
-    """With what the input would give if it ended here, beyond what was given out."""
+def _preview(inputs: Inputs, assembler: Assembler) -> Grown:
+    """What the input would give if it ended here, beyond what was given out."""
     preview = copy.deepcopy(assembler)
     rows = tuple(preview.finish())
-    return Grown(reading, rows, preview.trace, live=True)
+    return Grown(reading_of(inputs, assembler, EventLog([]), []), rows, preview.trace, live=True)
 
 
 class _Tail:

@@ -16,7 +16,6 @@ from textual.worker import Worker, get_current_worker
 from parser.errors import Ds4scopeError
 from parser.request import Request
 from triage.finding import Finding
-from tui.contest import Contest, Policies
 from tui.dump import screen_text
 from tui.feed import Feed, News, Wanted
 from tui.findings import Findings
@@ -29,7 +28,6 @@ from tui.rawlog import RawFile, RawLog
 from tui.scene import Setting, build, refilter
 from tui.session import Session
 from tui.tables import Frozen, Tables
-from tui.versus import parse_policy, versus
 
 JUDGED_AT_ONCE: Final = 5_000  # requests up to which findings are worked out unasked
 PROVEN_AT_ONCE: Final = 1_000  # requests up to which the replays that prove them run unasked
@@ -48,9 +46,9 @@ class TimelineApp(App[None]):
     class Fresh(Message):
         """There is more of the input."""
 
-        def __init__(self, news: News) -> None:
+        def __init__(self, feed: Feed, news: News) -> None:
             super().__init__()
-            self.news = news
+            self.feed, self.news = feed, news
 
     def __init__(
         self,
@@ -72,6 +70,8 @@ class TimelineApp(App[None]):
         self.work = ""
         self.share: float | None = None
         self.closed = 0
+        self.catching_up = False
+        self._book = self.feed.book
         self.unfinished: tuple[Request, ...] = ()
         self.reading = True
         self._worker: Worker[Any] | None = None
@@ -97,17 +97,24 @@ class TimelineApp(App[None]):
             self.theme = self.habits.theme
         self.set_keymap(dict(self.habits.keys))
         self.title = f"ds4scope {self.feed.wanted.title()}"
-        self._reader = self.run_worker(self._read, group="reading", thread=True, exit_on_error=False)
+        self._start_reading()
 
     def on_unmount(self) -> None:
         """Files are given back."""
+        self._book.close()
         self.feed.book.close()
         if self._raw is not None:
             self._raw.close()
 
+    def _start_reading(self) -> None:
+        self._reader = self.run_worker(
+            self._read, group="reading", thread=True, exclusive=True, exit_on_error=False
+        )
+
     def _read(self) -> None:
         worker = get_current_worker()
-        self.feed.run(lambda news: void(self.post_message(self.Fresh(news))), lambda: worker.is_cancelled)
+        feed = self.feed
+        feed.run(lambda news: void(self.post_message(self.Fresh(feed, news))), lambda: worker.is_cancelled)
 
     # -- work in the background --------------------------------------------------------------------
 
@@ -159,12 +166,22 @@ class TimelineApp(App[None]):
     def on_timeline_app_fresh(self, event: Fresh) -> None:
         """Take the newer scene."""
         news = event.news
+        if event.feed is not self.feed or (self.catching_up and not news.live):
+            return
+        self.catching_up, self._book = False, self.feed.book
         was_reading = self.reading
         self.frozen, self.share, self.reading = news.frozen, news.share, not news.live
         self.closed, self.unfinished = news.closed, news.unfinished
         self._show(news)
         if news.live and was_reading:
             self._read_whole()
+
+    def _catch_up(self) -> None:
+        """Read the log again, this time to go on at its end; what is shown stays until then."""
+        before = self.feed
+        self.feed = Feed(before.wanted, axis=before.axis, following=True)
+        self.catching_up, self._book = True, before.book
+        self._start_reading()
 
     def _read_whole(self) -> None:
         """All that was there is read."""
@@ -183,7 +200,7 @@ class TimelineApp(App[None]):
 
     def request(self, row: int) -> Request:
         """The request of a row of the scene."""
-        return self.feed.book[row] if row < self.closed else self.unfinished[row - self.closed]
+        return self._book[row] if row < self.closed else self.unfinished[row - self.closed]
 
     def raw_file(self) -> RawFile | None:
         """The file in which the chosen request's lines stand."""
@@ -236,7 +253,7 @@ class TimelineApp(App[None]):
 
     def row_of(self, number: int) -> int | None:
         """Row of a request number, unfinished ones included."""
-        row = self.feed.book.row_of(number)
+        row = self._book.row_of(number)
         if row is not None:
             return row
         places = (place for place, request in enumerate(self.unfinished) if request.request == number)
@@ -246,6 +263,8 @@ class TimelineApp(App[None]):
     def toggle_follow(self) -> None:
         """Follow the growing log, or stop."""
         self.feed.following = not self.feed.following
+        if self.feed.following and (self._reader is None or self._reader.is_finished):
+            self._catch_up()
         self.main.renew_top()
 
     def search(self, text: str) -> None:
@@ -278,6 +297,8 @@ class TimelineApp(App[None]):
 
     def open_compare(self) -> None:
         """Choose a policy and replay it."""
+        from tui.contest import Policies
+
         self.push_screen(Policies(), self._compare)
 
     def _compare(self, policy: str | None) -> None:
@@ -286,6 +307,9 @@ class TimelineApp(App[None]):
             self.main.renew_top()
 
     def _replay(self, policy: str) -> None:
+        from tui.contest import Contest
+        from tui.versus import parse_policy, versus
+
         worker = get_current_worker()
         reading = self.feed.whole_reading(lambda: worker.is_cancelled)
         options = parse_policy(policy)

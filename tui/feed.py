@@ -80,13 +80,14 @@ class Feed:
         self.server = Server()
         self.first_stamp: str | None = None
         self._runs: list[ServerRun] = []
+        self._looked = False
         self._deleted: dict[int, Deleted] = {}
         self._begins: list[tuple[int, int]] = []  # (first event, source)
         self._whole: Reading | None = None
 
     def run(self, tell: Callable[[News], None], stopped: Callable[[], bool]) -> None:
-        """Read everything, telling on the way; then go on with what is appended while `following`, until
-        stopped. Raises what `parser` raises for bad input."""
+        """Read everything, telling on the way; if `following`, go on with what is appended until stopped.
+        Raises what `parser` raises for bad input."""
         size, span = _bytes_of(self.wanted.inputs), whole_span(self.wanted.inputs)
         told, share = 0.0, None
         for step in follow(self.wanted.asked(), lambda: self._wait(stopped)):
@@ -95,7 +96,7 @@ class Feed:
             share = 1.0 if step.live else _share(step.reading, size, share)
             if stopped():
                 return
-            if step.live or (time.monotonic() - told > _PERIOD and len(self.tables)):
+            if (step.live and step.whole) or (time.monotonic() - told > _PERIOD and len(self.tables)):
                 tell(self._news(share, step, None if step.live else span))
                 told = time.monotonic()
 
@@ -113,11 +114,13 @@ class Feed:
         return None if stopped() else self._whole
 
     def _wait(self, stopped: Callable[[], bool]) -> bool:
-        """Half a second between two looks at the file; none while nobody follows. False: it is over."""
-        time.sleep(_LOOK)
-        while not self.following and not stopped():
+        """Between two looks at the file; False: nobody follows any more."""
+        for _ in range(5 if self._looked else 0):
             time.sleep(_LOOK / 5)
-        return not stopped()
+            if stopped():
+                return False
+        self._looked = True
+        return self.following and not stopped()
 
     def _news(self, share: float | None, step: Grown, span: tuple[float, float] | None) -> News:
         frozen = self.tables.freeze(step.unfinished, self._deleted, self._files(step.unfinished))
