@@ -1,0 +1,170 @@
+"""`ds4scope shrink INPUT --keep 'mechanism=slot-steal-shared-prefix'`: the smallest workload that shows it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from replay.shrink import Shrunk
+    from replay.study import Study
+    from replay.workload import Asked, Workload
+
+
+def register(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments."""
+    from ds4scope import server_options, studies
+
+    studies.register(parser)
+    parser.add_argument(
+        "--keep", action="append", required=True, metavar="WHAT",
+        help="what it must still show: mechanism=ID, or a total ('live_misses>=2'); repeatable",
+    )  # fmt: skip
+    parser.add_argument("-o", "--output", metavar="FILE", help="workload file to write")
+    parser.add_argument("--tries", type=int, default=600, metavar="N", help="workloads to try (default 600)")
+    server_options.register(parser)
+    parser.add_argument("--format", choices=("table", "markdown", "json"), help="default: table")
+    parser.add_argument("--no-color", action="store_true", help="no colours (as NO_COLOR)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Shrinks, writes the workload file, prints the reproduction."""
+    from ds4scope.server_options import declared, server_options
+    from ds4scope.studies import study
+    from ds4scope.tables import write
+    from parser.errors import UsageError
+    from replay.shrink import shrink
+    from replay.workload_file import dumps
+
+    options = server_options(args)
+    made = study(args, args.input, declared(args))
+    keeps = _all_of([_predicate(text, made, options) for text in args.keep])
+    if not keeps(made.workload):
+        raise UsageError(
+            "E-SHRINK", f"the whole workload does not show {' and '.join(args.keep)}",
+            hint="see what it shows with `ds4scope triage` and `ds4scope replay`",
+        )  # fmt: skip
+    found = shrink(made.workload, keeps, most=max(1, args.tries))
+    if args.output:
+        write(dumps(found.workload).decode(), args.output)
+    print(f"{found.tried} workloads tried", file=sys.stderr)
+    write(_RENDER[args.format or "table"](args, made, found))
+    return 0
+
+
+def _all_of(predicates: list[Callable[[Workload], bool]]) -> Callable[[Workload], bool]:
+    return lambda workload: all(holds(workload) for holds in predicates)
+
+
+def _predicate(text: str, made: Study, options: dict[str, Any]) -> Callable[[Workload], bool]:
+    key, equals, value = text.partition("=")
+    if key.strip() == "mechanism" and equals and value[:1] != "=":
+        return _shows(value.strip(), made, options)
+    from ds4scope.outcomes import totals_json
+    from replay.server import replay
+    from triage.expectation import Expectation
+
+    expected = Expectation.parse(text)
+    configs = made.configs(**options)
+
+    def holds(workload: Workload) -> bool:
+        return expected.broken_by(totals_json(replay(workload, configs, made.costs))) is None
+
+    return holds
+
+
+def _shows(mechanism: str, made: Study, options: dict[str, Any]) -> Callable[[Workload], bool]:
+    from dataclasses import replace
+
+    from ds4scope.triaged import mechanisms_of, reading_of
+    from triage.expectation import known_mechanism
+
+    name = known_mechanism(mechanism)
+
+    def holds(workload: Workload) -> bool:
+        return name in mechanisms_of(reading_of(replace(made, workload=workload), options))
+
+    return holds
+
+
+def _json(args: argparse.Namespace, made: Study, found: Shrunk) -> str:
+    from ds4scope.tables import as_json
+    from replay.workload_file import dumps
+
+    import json
+
+    document = {
+        "schema": 1,
+        "keep": args.keep,
+        "tried": found.tried,
+        "workload": json.loads(dumps(found.workload)),
+    }
+    return as_json(document)
+
+
+def _table(args: argparse.Namespace, made: Study, found: Shrunk) -> str:
+    from ds4scope.tables import table
+
+    rows = [_row(asked) for asked in found.workload.requests]
+    return table(
+        ["request", "conversation", "waits for", "prompt", "ends in", "reply", "api"], rows,
+        title=f"{len(rows)} requests show {' and '.join(args.keep)}",
+    ) + _segments(found.workload)  # fmt: skip
+
+
+def _row(asked: Asked) -> list[Any]:
+    waits = "-" if asked.after is None else f"{asked.after} + {asked.think_s:g} s"
+    pieces = " ".join(piece.segment for piece in asked.prompt[-4:])
+    return [
+        str(asked.request),
+        asked.conversation,
+        waits,
+        asked.prompt_tokens,
+        pieces,
+        asked.generated,
+        asked.api,
+    ]
+
+
+def _segments(workload: Workload) -> str:
+    from parser.sanitise import sanitise
+
+    sizes = [f"{name} {segment.tokens}" for name, segment in workload.segments.items()]
+    return "segments (tokens): " + sanitise(", ".join(sizes)) + "\n"
+
+
+def _markdown(args: argparse.Namespace, made: Study, found: Shrunk) -> str:
+    """A reproduction for an issue: what to send, in which order, and what happens."""
+    from parser.sanitise import sanitise
+    from replay.server import replay
+
+    from ds4scope.server_options import server_options
+
+    outcome = replay(found.workload, made.configs(**server_options(args)), made.costs)
+    served = {row.request: row for row in outcome.requests}
+    lines = [
+        f"# Reproduction: {' and '.join(args.keep)}",
+        "",
+        "Segments (tokens that always stand together):",
+        "",
+    ]
+    lines += [f"- `{name}`: {segment.tokens} tokens" for name, segment in found.workload.segments.items()]
+    lines += [
+        "",
+        "| send | after | prompt | tokens | reply | then: source | reused | replaced |",
+        "|---" * 8 + "|",
+    ]
+    for asked in found.workload.requests:
+        row = served[asked.request]
+        prompt = " + ".join(f"`{piece.segment}`" for piece in asked.prompt)
+        waits = f"request {asked.after}, {asked.think_s:g} s" if asked.after is not None else "-"
+        lines.append(
+            f"| {asked.request} | {waits} | {prompt} | {asked.prompt_tokens} | {asked.generated} | {row.source} "
+            f"| {row.cached_tokens} | {row.evicted_live_tokens} |"
+        )
+    return "\n".join(sanitise(line) for line in lines) + "\n"
+
+
+_RENDER = {"table": _table, "markdown": _markdown, "json": _json}
