@@ -37,20 +37,20 @@ def failures(view: View) -> list[Event]:
 
 def chains(view: View) -> Iterator[list[Request]]:
     """Maximal runs of requests with the same S and P equal or grown a little, each after the previous one's end."""
-    limits = view.limits
-    open_chains: list[list[Request]] = []
+    last: dict[tuple[int, int | None, str | None, bool], list[Request]] = {}
+    found = []
     for request in view.requests:
         if request.prompt_tokens is None or request.cached_tokens is None or not request.prefilled_tokens:
             continue
-        chain = next((c for c in reversed(open_chains[-8:]) if _follows(view, c[-1], request)), None)
-        if chain is None:
-            open_chains.append([request])
-        else:
+        key = (request.run, request.cached_tokens, request.api, "RESPPROTO" in request.flags)
+        chain = last.get(key)
+        if chain is not None and _follows(view, chain[-1], request):
             chain.append(request)
-        if len(open_chains) > 64:
-            yield from (c for c in open_chains[:32] if len(c) > 1)
-            open_chains = open_chains[32:]
-    yield from (c for c in open_chains if len(c) > 1)
+            if len(chain) == 2:
+                found.append(chain)
+        else:
+            last[key] = [request]
+    yield from found
 
 
 def _strangers(before: Request, request: Request) -> bool:
@@ -61,9 +61,7 @@ def _strangers(before: Request, request: Request) -> bool:
 
 def _follows(view: View, before: Request, request: Request) -> bool:
     limits = view.limits
-    if before.cached_tokens != request.cached_tokens or before.run != request.run or before.api != request.api:
-        return False
-    if ("RESPPROTO" in before.flags) != ("RESPPROTO" in request.flags) or _strangers(before, request):
+    if _strangers(before, request):
         return False
     grown = (request.prompt_tokens or 0) - (before.prompt_tokens or 0)
     allowed = limits.unknown_reply_tokens if lost(view, before) else limits.retry_growth_tokens - 1

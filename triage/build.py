@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from statistics import median
 from typing import Final
@@ -31,13 +32,15 @@ _SYNC = re.compile(r"\bsync start=(\d+) prompt=(\d+) suffix=(\d+)")
 _SECONDS = re.compile(r"^(\d+(?:\.\d+)?)s?$")
 
 
-def view_of(reading: Reading, limits: Thresholds) -> View:
-    """The input as the mechanisms see it. Costs time in proportion to the rare events, not to the lines."""
-    view = View(reading, limits)
-    short = sum(reading.counts.values()) <= SHORT
-    kinds = RARE + COMMON if short else RARE
-    log = reading.events
-    rows = list(log.rows(*kinds)) if log is not None else []
+def view_of(reading: Reading, limits: Thresholds, stretch: Stretch | None = None) -> View:
+    """The input as the mechanisms see it. Costs time in proportion to the rare events, not to the lines.
+
+    `stretch` says what of a long log came before this piece of it, and which of its events wait for the next.
+    """
+    stretch = stretch or Stretch()
+    view = View(reading, limits, earlier=stretch.earlier)
+    short = sum(reading.counts.values()) <= SHORT and not stretch.partial
+    rows = _rows(reading, short, stretch)
     for event in rows:
         view.events.setdefault(event.kind, []).append(event)
     _tell_time(view, rows)
@@ -49,6 +52,30 @@ def view_of(reading: Reading, limits: Thresholds) -> View:
     _decode_steps(view)
     view.gaps = gaps_of(view)
     return view
+
+
+@dataclass(slots=True)
+class Stretch:
+    """A piece of a long log: rows and events of the pieces before, events that belong to the next piece."""
+
+    partial: bool = False
+    earlier: list[Request] = field(default_factory=list)
+    carried: list[Event] = field(default_factory=list)
+    without: set[int] = field(default_factory=set)
+    rows: list[Event] = field(default_factory=list)  # the rare events of this piece, where they were taken already
+
+
+def _rows(reading: Reading, short: bool, stretch: Stretch) -> list[Event]:
+    log = reading.events
+    if log is None:
+        return list(stretch.carried)
+    rows = list(stretch.rows or log.rows(*(RARE + COMMON if short else RARE)))
+    if not short and log.counts.get("finish"):
+        from triage.pace_columns import odd_finishes
+
+        rows += odd_finishes(log)
+    rows = [*stretch.carried, *(e for e in rows if e.seq not in stretch.without)]
+    return sorted(rows, key=lambda e: e.seq)
 
 
 def _tell_time(view: View, rows: list[Event]) -> None:
@@ -90,7 +117,7 @@ def _decode_steps(view: View) -> None:
 def _episodes(view: View, rows: list[Event], short: bool) -> None:
     by_seq = {event.seq: event for event in rows}
     finishes = {e.seq: e for e in rows if e.kind == "finish"}
-    by_number = {r.request: r for r in view.requests}
+    by_number = view.by_number
     loose = [e for e in rows if e.kind in ("tool_repair", "stream_error", "tool_calls", "checkpoint", "vision_cache")]
     kept: list[Episode] = []
     for index, request in enumerate(view.requests):
@@ -108,6 +135,10 @@ def _episodes(view: View, rows: list[Event], short: bool) -> None:
     view.episodes = stitched(kept, view)
 
 
+def _seq(event: Event) -> int:
+    return event.seq
+
+
 def _look_back(
     view: View, episode: Episode, index: int, loose: list[Event], by_number: dict[int, Request]
 ) -> None:
@@ -116,7 +147,8 @@ def _look_back(
     first = min((e.seq for e in episode.events), default=None)
     if first is None:
         return
-    episode.before = [e for e in loose if first - 400 <= e.seq < first][-24:]
+    near = bisect_left(loose, first, key=_seq)
+    episode.before = [e for e in loose[max(0, near - 24) : near] if e.seq >= first - 400]
     episode.previous = previous_of(episode, earlier, by_number, view.finish_flags)
     before = episode.previous
     if before is not None and before.request is not None:
@@ -138,6 +170,7 @@ def _fork_starts(view: View) -> None:
         for episode in reversed(view.episodes):
             if episode.prompt == prompt and episode.start is None:
                 episode.start_override = start
+                episode.take(())
                 break
 
 

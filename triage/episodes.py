@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from parser.event import Event
 from parser.request import Request
@@ -31,12 +32,13 @@ class Previous:
     images: int | None = None
 
 
-@dataclass(slots=True)
+@dataclass(eq=False)
 class Episode:
     """One request with the events that speak about its cache. Token counts are tokens, times seconds.
 
     `events` are its own non-bulk events in file order, `before` the events between the previous
     `prompt start` and this one that belong to no request or to the previous one (repairs, errors).
+    The letters are worked out once; `take` gives it more events and works them out anew.
     """
 
     request: Request
@@ -47,7 +49,13 @@ class Episode:
     last_chunk_s: float | None = None
     measured_s: float | None = None  # prefill seconds, wherever the log states or implies them
     start_override: int | None = None  # S named by a fork's own line
-    shown_commons: tuple[int, ...] = ()
+
+    def take(self, events: Iterable[Event], request: Request | None = None) -> None:
+        """More of its events (and the row that has its span)."""
+        self.events = sorted([*self.events, *events], key=lambda e: e.seq)
+        self.request = request or self.request
+        for name in _LETTERS:
+            self.__dict__.pop(name, None)
 
     # -- lines -------------------------------------------------------------------------------------
 
@@ -55,18 +63,18 @@ class Episode:
         """Its events of `kind` (and of the given rules, if any)."""
         return [e for e in self.events if e.kind == kind and (not rules or e.rule in rules)]
 
-    @property
+    @cached_property
     def miss(self) -> Event | None:
         """Its miss line."""
         return next(iter(self.of("live_miss")), None)
 
-    @property
+    @cached_property
     def hit(self) -> Event | None:
         """The disk hit before its prefill (the last one, if the log shows several)."""
         hits = self.of("kv_hit")
         return hits[-1] if hits else None
 
-    @property
+    @cached_property
     def evict_store(self) -> Event | None:
         """The store of the state that this request displaced."""
         return next((e for e in self.of("kv_stored") if e.get("reason") == "evict"), None)
@@ -79,7 +87,7 @@ class Episode:
 
     # -- the letters -------------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def live(self) -> int | None:
         """L: tokens in the slot before."""
         if self.miss is not None and self.miss.get("live") is not None:
@@ -93,7 +101,7 @@ class Episode:
             return int(rewind.get("from"))
         return None
 
-    @property
+    @cached_property
     def prompt(self) -> int | None:
         """P: the prompt of the miss line (canonical), else the end of the span."""
         if self.miss is not None and self.miss.get("prompt") is not None:
@@ -101,14 +109,14 @@ class Episode:
         request = self.request
         return request.prompt_tokens if request.prompt_tokens is not None else request.canonical_prompt_tokens
 
-    @property
+    @cached_property
     def common(self) -> int | None:
         """C: tokens that live state and prompt share from the start; None without a miss line."""
         if self.miss is not None:
             return _int(self.miss.get("common"))
         return self.request.common if self.request.mismatch_first is not None else None
 
-    @property
+    @cached_property
     def start(self) -> int | None:
         """S: where the prefill really starts; None where no span (nor a fork's line) tells it."""
         if self.start_override is not None:
@@ -121,24 +129,26 @@ class Episode:
         request = self.request
         return request.prefilled_tokens is not None and request.prompt_tokens is not None
 
-    @property
+    @cached_property
     def prefilled(self) -> int | None:
         """n: tokens that are prefilled; P - S."""
         if self.start_override is not None and self.prompt is not None:
             return self.prompt - self.start_override
         return self.request.prefilled_tokens if self.spanned else None
 
-    @property
+    @cached_property
     def hit_tokens(self) -> int | None:
         """H: tokens of the disk checkpoint that was read."""
         return _int(self.hit.get("tokens")) if self.hit is not None else self.request.disk_hit_tokens
 
-    @property
+    @cached_property
     def evicted(self) -> list[Event]:
         """Files deleted between the miss and `prompt start`."""
-        start = next((e.seq for e in self.events if e.kind == "prompt_start"), None)
+        start = self.request.prompt_line
+        if start is None:
+            start = next((e.line for e in self.events if e.kind == "prompt_start"), None)
         miss = self.miss.seq if self.miss is not None else -1
-        return [e for e in self.of("kv_evicted") if e.seq > miss and (start is None or e.seq < start)]
+        return [e for e in self.of("kv_evicted") if e.seq > miss and (start is None or e.line < start)]
 
     # -- derived quantities (section 1) --------------------------------------------------------------
 
@@ -219,6 +229,10 @@ class Episode:
         return self.request.flags
 
 
+#: worked out once, forgotten when events are added
+_LETTERS = (
+    "miss", "hit", "evict_store", "live", "prompt", "common", "start", "prefilled", "hit_tokens", "evicted",
+)  # fmt: skip
 _TELLING = frozenset(
     {
         "live_miss", "live_rewind", "live_continuation", "multimodal_hit", "kv_stored", "kv_hit", "kv_evicted",

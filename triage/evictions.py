@@ -55,13 +55,12 @@ def fresh_stores(view: View) -> dict[int, Event]:
     for store in view.of("kv_stored"):
         if store.get("tokens") is not None:
             stores.setdefault(store.get("tokens"), []).append(store)
-    starts = sorted(seq for e in view.of("prompt_start") for seq in (e.seq,))
     found: dict[int, Event] = {}
     for event in view.of("kv_evicted"):
         if event.get("hits") or event.rule == "thinned":
             continue
         before = [s for s in stores.get(event.get("tokens"), []) if s.seq < event.seq and _same_size(s, event)]
-        if before and _young(view, before[-1], event, starts):
+        if before and _young(view, before[-1], event):
             found[event.seq] = before[-1]
     _same_file(view, found)
     view.memo["fresh_stores"] = found
@@ -73,10 +72,10 @@ def _same_size(store: Event, event: Event) -> bool:
     return a is None or b is None or abs(a - b) <= 0.02
 
 
-def _young(view: View, store: Event, event: Event, starts: list[int]) -> bool:
+def _young(view: View, store: Event, event: Event) -> bool:
     """At most two requests, or 60 s (and few requests: a minute of an accelerated log holds hours of work)."""
-    limits = view.limits
-    between = bisect_left(starts, event.seq) - bisect_left(starts, store.seq) if starts else None
+    limits, starts = view.limits, view.start_lines
+    between = bisect_left(starts, event.line) - bisect_left(starts, store.line) if starts else None
     if between is not None and between <= limits.store_life_requests:
         return True
     stored, gone = view.at(store), view.at(event)

@@ -21,9 +21,15 @@ Measure = Callable[[Episode], "int | None"]
 
 def triggered(view: View, mechanism: str, *, cheap: bool | None = None) -> list[tuple[Episode, Trigger]]:
     """Episodes whose trigger is `mechanism`; `cheap` selects those that the disk healed (or did not)."""
-    named = triggers(view)
-    found = [(e, named[id(e)]) for e in view.episodes if id(e) in named]
-    return [(e, t) for e, t in found if t.mechanism == mechanism and cheap in (None, t.cheap)]
+    if "by_trigger" not in view.memo:
+        named, groups = triggers(view), dict[str, list[tuple[Episode, Trigger]]]()
+        for episode in view.episodes:
+            trigger = named.get(id(episode))
+            if trigger is not None:
+                groups.setdefault(trigger.mechanism, []).append((episode, trigger))
+        view.memo["by_trigger"] = groups
+    found: list[tuple[Episode, Trigger]] = view.memo["by_trigger"].get(mechanism, [])
+    return [(e, t) for e, t in found if cheap in (None, t.cheap)]
 
 
 def fallen(view: View, mechanism: str) -> list[tuple[Episode, Fallback]]:
@@ -94,10 +100,11 @@ def fallback_sign(view: View, mechanism: str, explain: str, **extra: Any) -> Ite
         "each": listed(episodes, view),
     }
     lines = {line for e in episodes for line in e.lines} | set(lines_of(x for _, f in found for x in f.events))
-    text = explain.format(count=len(found), share=tokens or 0)
+    text, named = explain.format(count=len(found), share=tokens or 0), triggers(view)
     yield Sign(
         f"{text} ({found[0][1].why})", tuple(episodes), tuple(sorted(lines)), figures, tokens, seconds,
         grade, CONFIDENCE[grade],
+        triggers=frozenset(named[id(e)].mechanism for e in episodes if id(e) in named),
     )  # fmt: skip
 
 

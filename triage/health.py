@@ -26,12 +26,15 @@ def speaks_of_reuse(view: View) -> bool:
 
 def judged_right(view: View) -> list[Episode]:
     """Episodes that reused what there was: no trigger, no fallback, nothing lost below L'."""
-    named, fell = triggers(view), fallbacks(view)
-    return [
-        e
-        for e in view.episodes
-        if e.spanned and id(e) not in named and id(e) not in fell and e.request.error is None and _full(e)
-    ]
+    if "right" not in view.memo:
+        named, fell = triggers(view), fallbacks(view)
+        view.memo["right"] = [
+            e
+            for e in view.episodes
+            if e.spanned and id(e) not in named and id(e) not in fell and e.request.error is None and _full(e)
+        ]
+    found: list[Episode] = view.memo["right"]
+    return found
 
 
 def _full(episode: Episode) -> bool:

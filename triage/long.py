@@ -1,18 +1,158 @@
-"""Inputs of any length: a report or a short log is judged whole, a long log segment by segment and merged."""
+"""Inputs of any length: what fits is judged whole, a long log stretch by stretch in bounded memory, then merged."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
-from parser.reading import read
-from triage.report import Report
+from parser.event import Event
+from parser.eventlog import EventLog
+from parser.reading import Reading, read_segments
+from parser.request import Request
+from triage.build import Stretch, view_of
+from triage.details import details_of
+from triage.history import History
+from triage.merge import merged, merged_totals, slim
+from triage.ranking import Judged, rank
+from triage.report import Report, RuledOut
 from triage.thresholds import Thresholds
-from triage.triage import triage
+from triage.totals import totals
+from triage.triage import finding_of, input_of, judge, quoted, triage
+from triage.unknowns import not_knowable, ruled_out
+from triage.view import RARE, View
+
+#: a log with no more requests than this is judged whole
+WHOLE: Final = 10_000
+
+#: rows of earlier stretches that are remembered (the last of each slot and of each conversation)
+_REMEMBERED: Final = 1_000
+_QUOTED: Final = 400
 
 
 def triage_inputs(
     inputs: Sequence[str], *, thresholds: Thresholds | None = None, counterfactuals: bool = False, **options: Any
 ) -> Report:
-    """Triage of files, `-` or a directory; `options` are those of `parser.reading.read`."""
-    return triage(read(inputs, **options), thresholds=thresholds, counterfactuals=counterfactuals)
+    """Triage of files, `-` or a directory; `options` are those of `parser.reading.read_segments`."""
+    limits = thresholds or Thresholds()
+    pieces = _pieces(read_segments(inputs, **options))
+    first, final = next(pieces)
+    if final:
+        return triage(first, thresholds=limits, counterfactuals=counterfactuals)
+    long = _Long(limits)
+    long.add(first, final=False)
+    for reading, last in pieces:
+        long.add(reading, final=last)
+    return long.report()
+
+
+def _pieces(segments: Iterator[Reading]) -> Iterator[tuple[Reading, bool]]:
+    """Segments joined to readings of about `WHOLE` requests; the last one is marked."""
+    held: list[Reading] = []
+    for segment in segments:
+        if held and sum(len(r.requests) for r in held) >= WHOLE:
+            yield _joined(held), False
+            held = []
+        held.append(segment)
+    yield _joined(held or [Reading()]), True
+
+
+def _joined(readings: Sequence[Reading]) -> Reading:
+    last = readings[-1]
+    if len(readings) == 1:
+        return last
+    counts = Counter[str]()
+    for reading in readings:
+        counts.update(reading.counts)
+    return replace(
+        last,
+        events=EventLog.joined([r.events for r in readings if r.events is not None]),
+        requests=[request for r in readings for request in r.requests],
+        counts=dict(counts),
+        trace={k: v for r in readings for k, v in r.trace.items()},
+        clients={k: v for r in readings for k, v in r.clients.items()},
+    )
+
+
+@dataclass
+class _Long:
+    """The stretches of a long log, judged and let go one by one."""
+
+    limits: Thresholds
+    judged: list[Judged] = field(default_factory=list)
+    totals: list[dict[str, Any]] = field(default_factory=list)
+    events: Counter[str] = field(default_factory=Counter)
+    history: History = field(default_factory=History)
+    stretch: Stretch = field(default_factory=lambda: Stretch(partial=True))
+    texts: dict[int, str] = field(default_factory=dict)
+    refuted: dict[str, str] = field(default_factory=dict)
+    unknown: dict[str, None] = field(default_factory=dict)
+    rates: list[float] = field(default_factory=list)
+    requests: int = 0
+    last: Reading | None = None
+    worst: tuple[float, Reading] | None = None
+
+    def add(self, reading: Reading, *, final: bool) -> None:
+        """Judge one stretch; events of requests that are still open wait for the next."""
+        rows = list(reading.events.rows(*RARE)) if reading.events is not None else []
+        waiting = [] if final else _waiting(reading, rows)
+        self.stretch.rows = rows
+        self.stretch.without = {event.seq for event in waiting}
+        view = view_of(reading, self.limits, self.stretch)
+        found = judge(view)
+        self._keep(view, found)
+        self.stretch = Stretch(True, _remembered([*self.stretch.earlier, *reading.requests]), waiting)
+        self.requests += len(reading.requests)
+        self.last = reading
+
+    def _keep(self, view: View, found: Sequence[Judged]) -> None:
+        self.judged += [slim(j) for j in found]
+        own = totals(view)
+        self.totals.append(own)
+        self.events.update(view.reading.counts)
+        self.history.add(view.reading)
+        if view.rate is not None:
+            self.rates.append(view.rate)
+        ranked = rank(found, view.rate)
+        self.refuted.update({r.mechanism: r.because for r in ruled_out(view, ranked)})
+        self.unknown.update(dict.fromkeys(not_knowable(view, ranked)))
+        if len(self.texts) < _QUOTED:
+            self.texts.update(quoted(view, [line for j in found for line in j.sign.lines[:6]]))
+        cost = float(own.get("seconds_lost") or own["lost_to_cache_tokens"])
+        if self.worst is None or cost > self.worst[0]:
+            self.worst = (cost, replace(view.reading, events=None))
+
+    def report(self) -> Report:
+        """All stretches as one report."""
+        assert self.last is not None and self.worst is not None
+        rate = sorted(self.rates)[len(self.rates) // 2] if self.rates else None
+        ranked = rank(merged(self.judged, rate), rate)
+        found = {j.id for j in ranked}
+        refuted = tuple(RuledOut(name, why) for name, why in self.refuted.items() if name not in found)
+        return Report(
+            {**input_of(self.last), "requests": self.requests, "stretches": len(self.totals)},
+            self.last.server, merged_totals(self.totals), dict(self.events),
+            tuple(finding_of(j, number, ranked) for number, j in enumerate(ranked, start=1)),
+            refuted, tuple(self.unknown)[:12], dict(sorted(self.texts.items())),
+            details_of(self.worst[1], self.history),
+        )  # fmt: skip
+
+
+def _waiting(reading: Reading, rows: Sequence[Event]) -> list[Event]:
+    """Rare events near the end that no request of this stretch has taken."""
+    if not reading.requests:
+        return []
+    owned = {seq for request in reading.requests for seq in request.events}
+    newest = max(owned, default=0)
+    return [e for e in rows if e.seq not in owned and (e.seq > newest or newest - e.seq < 20_000)]
+
+
+def _remembered(requests: Sequence[Request]) -> list[Request]:
+    """The last request of each slot and of each conversation, the newest ones."""
+    last: dict[tuple[int, object], Request] = {}
+    for request in requests:
+        last[(request.run, request.slot)] = request
+        last[(request.run, request.conversation)] = request
+    rows = {r.request: r for r in last.values()}
+    return [rows[number] for number in sorted(rows)[-_REMEMBERED:]]

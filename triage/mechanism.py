@@ -50,8 +50,15 @@ class Sign:
     avoidable_s: float | None = None
     grade: str = "log"
     confidence: float = 0.9
+    numbers: tuple[int, ...] = ()  # `Request.request`, where the episodes themselves are let go (long logs)
+    triggers: frozenset[str] = frozenset()  # of a fallback: the triggers of its episodes
     role: str | None = None  # "contributing" where the mechanism itself knows that another one leads
     severity: str | None = None  # where this occurrence differs from the mechanism's own severity
+
+    @property
+    def requests(self) -> tuple[int, ...]:
+        """Numbers of the requests it is about, in order, each once."""
+        return self.numbers or tuple(sorted({e.request.request for e in self.episodes}))
 
 
 @dataclass(frozen=True, slots=True)

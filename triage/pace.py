@@ -6,7 +6,7 @@ Two neighbouring lines of one request and one kind (chunk to chunk, decoding to 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
@@ -26,10 +26,15 @@ def gaps_of(view: View) -> list[Gap]:
     if log.counts.get("prefill_chunk", 0) + log.counts.get("decoding", 0) > 20_000:
         from triage.pace_columns import suspects
 
-        rows = suspects(log, least)
+        rows = suspects(log, view.limits)
     else:
         rows = list(log.rows("prefill_chunk", "decoding"))
-    return pairs(sorted(rows + view.of("prompt_done"), key=lambda e: e.seq), least)
+    starts: dict[_Key, list[int]] = {}
+    for request in view.requests if rows else ():
+        if request.prompt_line is not None:
+            key = ("p", request.cached_tokens, request.prompt_tokens, request.prefilled_tokens)
+            starts.setdefault(key, []).append(request.prompt_line)
+    return pairs(sorted(rows + view.of("prompt_done"), key=lambda e: e.seq), least, starts)
 
 
 def _key(event: Event) -> _Key | None:
@@ -41,8 +46,14 @@ def _key(event: Event) -> _Key | None:
     return ("p", event.get("span_start"), end, event.get("span_tokens"))
 
 
-def pairs(rows: Iterable[Event], least: float) -> list[Gap]:
-    """Neighbouring rows of one request, where something moved by `least` seconds or more."""
+def pairs(
+    rows: Iterable[Event], least: float, starts: Mapping[_Key, Sequence[int]] | None = None
+) -> list[Gap]:
+    """Neighbouring rows of one request, where something moved by `least` seconds or more.
+
+    `starts` are the lines at which a request with that span starts: two rows on both sides of one are
+    two attempts.
+    """
     clock, last, at = Clock(), dict[_Key, Event](), dict[int, float | None]()
     rates: dict[_Key, list[float]] = {}
     found: list[tuple[_Key, Gap]] = []
@@ -52,7 +63,8 @@ def pairs(rows: Iterable[Event], least: float) -> list[Gap]:
         if key is None:
             continue
         before = last.get(key)
-        if before is not None and _goes_on(before, event):
+        again = starts.get(key, ()) if starts else ()
+        if before is not None and _goes_on(before, event) and not any(before.line < n <= event.line for n in again):
             gap = _gap(before, event, at)
             if gap.tokens and gap.printed_s is not None:
                 rates.setdefault(key, []).append(gap.printed_s / gap.tokens)
@@ -72,8 +84,9 @@ def _goes_on(before: Event, event: Event) -> bool:
     if earlier is None or later is None or later < earlier or before.kind == "prompt_done":
         return False
     if event.kind == "decoding":
-        return bool(event.get("gen") > before.get("gen"))
-    return event.kind == "prompt_done" or (event.get("done") or 0) >= (before.get("done") or 0)
+        # the decode span starts at P + the tokens of the line before
+        return bool(event.get("span_end") - event.get("span_start") == event.get("gen") - before.get("gen"))
+    return event.kind == "prompt_done" or (event.get("done") or 0) > (before.get("done") or 0)
 
 
 def _gap(before: Event, event: Event, at: dict[int, float | None]) -> Gap:

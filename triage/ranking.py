@@ -8,8 +8,6 @@ from typing import Final
 
 from triage.mechanism import BROKEN, CONSEQUENCE, INFORMATION, Mechanism, Sign
 from triage.mechanisms import BUILT_IN
-from triage.trigger import triggers
-from triage.view import View
 
 #: 5.1: the order among broken runs, the most specific first
 BROKEN_ORDER: Final = (
@@ -39,15 +37,15 @@ class Judged:
         return self.mechanism.place != INFORMATION
 
 
-def rank(judged: Sequence[Judged], view: View) -> list[Judged]:
-    """The order of findings. The all-clear verdicts are dropped beside an alarm; `nothing-to-judge` beside any event finding."""
+def rank(judged: Sequence[Judged], rate: float | None) -> list[Judged]:
+    """The order of findings; `rate` is the log's own prefill speed (tokens a second). The all-clear verdicts are dropped beside an alarm; `nothing-to-judge` beside any event finding."""
     kept = _without_contradictions(judged)
     found = {j.id for j in kept}
     led = [j for j in kept if _has_cause(j, found)]
     own = [j for j in kept if j not in led]
-    ordered = sorted(own, key=lambda j: _key(j, view))
-    ordered = _trigger_first(ordered, view)
-    return _insert_consequences(ordered, sorted(led, key=lambda j: _key(j, view)))
+    ordered = sorted(own, key=lambda j: _key(j, rate))
+    ordered = _trigger_first(ordered, rate)
+    return _insert_consequences(ordered, sorted(led, key=lambda j: _key(j, rate)))
 
 
 def _without_contradictions(judged: Sequence[Judged]) -> list[Judged]:
@@ -61,13 +59,13 @@ def _has_cause(judged: Judged, found: set[str]) -> bool:
     return judged.mechanism.place == CONSEQUENCE and bool(found & set(judged.mechanism.causes))
 
 
-def weight(judged: Judged, view: View) -> float:
+def weight(judged: Judged, rate: float | None) -> float:
     """Cost in tokens: avoidable tokens, or seconds at the log's own speed, whichever is larger."""
-    rate = view.rate or _ASSUMED_RATE
-    return max(float(judged.sign.avoidable_tokens or 0), (judged.sign.avoidable_s or 0.0) * rate)
+    seconds = judged.sign.avoidable_s or 0.0
+    return max(float(judged.sign.avoidable_tokens or 0), seconds * (rate or _ASSUMED_RATE))
 
 
-def _key(judged: Judged, view: View) -> tuple[float, ...]:
+def _key(judged: Judged, rate: float | None) -> tuple[float, ...]:
     order = BUILT_IN.index(judged.id) if judged.id in BUILT_IN else len(BUILT_IN)
     hearsay = judged.sign.grade == "hearsay"
     place = judged.mechanism.place
@@ -79,43 +77,36 @@ def _key(judged: Judged, view: View) -> tuple[float, ...]:
         return (hearsay or last, 3 + last, order, 0, 0, order)
     possible = judged.sign.grade == "possible"
     leads = judged.mechanism.fallback and judged.mechanism.repeats
-    return (hearsay, 1, -weight(judged, view), possible, not leads, -len(judged.sign.episodes), order)
+    return (hearsay, 1, -weight(judged, rate), possible, not leads, -len(judged.sign.requests), order)
 
 
-def _trigger_first(ordered: list[Judged], view: View) -> list[Judged]:
+def _trigger_first(ordered: list[Judged], rate: float | None) -> list[Judged]:
     """5.3: within one episode the trigger before the fallback, but for repeating fallbacks and possible triggers."""
     result = list(ordered)
     for fallback in ordered:
         if not fallback.mechanism.fallback:
             continue
-        mine = {id(e) for e in fallback.sign.episodes}
+        mine = set(fallback.sign.requests)
         partners = [
             j for j in result
-            if j.mechanism.trigger and mine & {id(e) for e in j.sign.episodes} and j.mechanism.place != INFORMATION
+            if j.mechanism.trigger and mine & set(j.sign.requests) and j.mechanism.place != INFORMATION
         ]  # fmt: skip
         for trigger in partners:
-            if _fallback_leads(fallback, trigger, view):
+            if _fallback_leads(fallback, trigger, rate):
                 _before(result, fallback, trigger)
             else:
                 _before(result, trigger, fallback)
     return result
 
 
-def _fallback_leads(fallback: Judged, trigger: Judged, view: View) -> bool:
+def _fallback_leads(fallback: Judged, trigger: Judged, rate: float | None) -> bool:
     if fallback.id == "hit-not-used":
         return True  # a defect of its own
     if fallback.mechanism.repeats:
-        return _triggers_differ(fallback, view)
+        return len(fallback.sign.triggers) != 1 or fallback.sign.triggers <= {"unrelated-prompt"}
     # a trigger that is only possible ranks behind a certain fallback of the same size
     possible = trigger.sign.grade == "possible" and fallback.sign.grade != "possible"
-    return possible and fallback.id != "shallow-disk-checkpoint" and weight(fallback, view) >= 0.9 * weight(trigger, view)
-
-
-def _triggers_differ(fallback: Judged, view: View) -> bool:
-    """The fallback repeats while its triggers differ (or are no fault of anybody)."""
-    named = triggers(view)
-    mine = {named[id(e)].mechanism for e in fallback.sign.episodes if id(e) in named}
-    return len(mine) != 1 or mine <= {"unrelated-prompt"}
+    return possible and fallback.id != "shallow-disk-checkpoint" and weight(fallback, rate) >= 0.9 * weight(trigger, rate)
 
 
 def _before(result: list[Judged], first: Judged, second: Judged) -> None:
@@ -140,8 +131,7 @@ def role(judged: Judged, ranked: Sequence[Judged]) -> str:
     found = {j.id for j in ranked}
     if not judged.alarm or _has_cause(judged, found):
         return "contributing"
-    first = {id(e) for e in ranked[0].sign.episodes}
-    mine = {id(e) for e in judged.sign.episodes}
+    first, mine = set(ranked[0].sign.requests), set(judged.sign.requests)
     if judged.mechanism.fallback or ranked[0].mechanism.fallback:
         return "contributing" if not mine or mine & first else "primary"
     return "primary" if not mine & first else "contributing"

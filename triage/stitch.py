@@ -16,7 +16,7 @@ def stitched(episodes: list[Episode], view: View) -> list[Episode]:
 
 
 def _take(episode: Episode, piece: Episode, view: View) -> None:
-    episode.events = sorted([*episode.events, *piece.events], key=lambda e: e.seq)
+    episode.take(piece.events, piece.request if piece.spanned else None)
     view.owner.update({e.seq: episode for e in piece.events})
 
 
@@ -46,7 +46,6 @@ def _join_fences(episodes: list[Episode], view: View) -> list[Episode]:
         elif open_miss is not None and _belongs(open_miss, episode):
             _take(open_miss, episode, view)
             if episode.spanned:
-                open_miss.request = episode.request
                 open_miss = None
             continue
         kept.append(episode)

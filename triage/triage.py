@@ -39,20 +39,21 @@ def judge(view: View) -> list[Judged]:
 
 def report_of(view: View, judged: Sequence[Judged], *, counterfactuals: bool = False) -> Report:
     """Rank the signs and say what was ruled out and what the input cannot tell."""
-    ranked = rank(judged, view)
-    findings = tuple(_finding(j, number, ranked) for number, j in enumerate(ranked, start=1))
+    ranked = rank(judged, view.rate)
+    findings = tuple(finding_of(j, number, ranked) for number, j in enumerate(ranked, start=1))
     if counterfactuals:
         from triage.counterfactual import proven
 
         findings = proven(findings, view, {j.id: j.mechanism for j in ranked})
     reading = view.reading
     return Report(
-        _input(reading), reading.server, totals(view), dict(reading.counts), findings,
-        ruled_out(view, ranked), not_knowable(view, ranked), _quoted(view, findings), details_of(reading),
+        input_of(reading), reading.server, totals(view), dict(reading.counts), findings,
+        ruled_out(view, ranked), not_knowable(view, ranked), quoted(view, [line for f in findings for line in f.lines[:24]]), details_of(reading),
     )  # fmt: skip
 
 
-def _finding(judged: Judged, number: int, ranked: Sequence[Judged]) -> Finding:
+def finding_of(judged: Judged, number: int, ranked: Sequence[Judged]) -> Finding:
+    """A ranked sign as the finding of that rank."""
     mechanism, sign = judged.mechanism, judged.sign
     quantities = dict(sign.figures)
     quantities["severity"] = sign.severity or mechanism.severity
@@ -61,7 +62,7 @@ def _finding(judged: Judged, number: int, ranked: Sequence[Judged]) -> Finding:
         number,
         confidence(mechanism, sign),
         role(judged, ranked),
-        tuple(sorted({e.request.request for e in sign.episodes}))[:200],
+        sign.requests[:200],
         sign.lines[:400],
         quantities,
         sign.explanation,
@@ -79,7 +80,8 @@ def confidence(mechanism: Mechanism, sign: Sign) -> float:
     return round(min(sign.confidence, cap), 2)
 
 
-def _input(reading: Reading) -> dict[str, Any]:
+def input_of(reading: Reading) -> dict[str, Any]:
+    """What was read."""
     stamps = reading.stamps
     return {
         "sources": list(reading.sources),
@@ -93,9 +95,9 @@ def _input(reading: Reading) -> dict[str, Any]:
     }
 
 
-def _quoted(view: View, findings: Iterable[Finding]) -> dict[int, str]:
-    """Raw text of the evidence lines that the rare events still hold (for reporters; unsanitised)."""
-    wanted = {line for f in findings for line in f.lines[:24]}
+def quoted(view: View, lines: Iterable[int]) -> dict[int, str]:
+    """Raw text of these lines, as far as the rare events still hold it (for reporters; unsanitised)."""
+    wanted = set(lines)
     texts = {e.line: e.text for events in view.events.values() for e in events if e.line in wanted}
     texts.update({e.line: e.text for e in view.engine if e.line in wanted})
     return dict(sorted(texts.items()))

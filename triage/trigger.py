@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -106,29 +107,40 @@ def _pinned(view: View) -> set[int]:
         and (e.common or 0) >= limits.head_tokens
     ]  # fmt: skip
     found: set[int] = set()
-    for episode in alike:
-        same = [e for e in alike if abs((e.common or 0) - (episode.common or 0)) <= limits.same_common_tokens]
+    for same in _near(alike, lambda e: e.common or 0, lambda _: limits.same_common_tokens):
         if len(same) >= limits.pinned_misses and len({e.prompt for e in same}) >= limits.pinned_misses:
             found.update(id(e) for e in same)
     return found
 
 
+def _near(
+    episodes: list[Episode], value: Callable[[Episode], int], slack: Callable[[int], int]
+) -> Iterator[list[Episode]]:
+    """For each episode those whose value lies within the slack of its own."""
+    ordered = sorted(episodes, key=value)
+    values = [value(e) for e in ordered]
+    for own in dict.fromkeys(values):
+        low, high = bisect_left(values, own - slack(own)), bisect_right(values, own + slack(own))
+        yield ordered[low:high]
+
+
 def _repeated(view: View) -> set[int]:
     """C below P' by about the same distance on two or more turns, inside the last user message."""
     limits = view.limits
-    distances = [
-        (e.previous.prompt - (e.common or 0), e)
+    below = [
+        e
         for e in _plain_misses(view)
         if e.previous is not None
         and limits.reply_slack_tokens < e.previous.prompt - (e.common or 0) <= limits.transient_tokens
         and (e.common or 0) >= limits.head_tokens
     ]
-    found: set[int] = set()
-    for distance, episode in distances:
-        slack = max(limits.reply_slack_tokens, distance // 20)
-        if sum(abs(distance - other) <= slack for other, _ in distances) > 1:
-            found.add(id(episode))
-    return found
+    groups = _near(below, _distance, lambda d: max(limits.reply_slack_tokens, d // 20))
+    return {id(e) for same in groups if len(same) > 1 for e in same}
+
+
+def _distance(episode: Episode) -> int:
+    """P' - C."""
+    return episode.previous.prompt - (episode.common or 0) if episode.previous is not None else 0
 
 
 def _creeping(view: View) -> set[int]:
@@ -406,11 +418,15 @@ def _rewrite(episode: Episode, setting: Setting) -> Trigger | None:
 def _opens_again(episode: Episode, view: View) -> bool:
     """An earlier request without predecessor had a prompt of the same length (within 3 %)."""
     prompt = episode.prompt or 0
-    openings = view.memo.setdefault(
-        "openings",
-        [(r.request, r.prompt_tokens) for r in view.requests if r.prompt_tokens and (r.cached_tokens == 0 or r.disk_hit_tokens)],
-    )
-    return any(n < episode.request.request and abs(p - prompt) <= max(64, prompt * 0.03) for n, p in openings)
+    if "openings" not in view.memo:
+        view.memo["openings"] = [
+            (r.request, r.prompt_tokens)
+            for r in view.requests
+            if r.prompt_tokens and (r.cached_tokens == 0 or r.disk_hit_tokens)
+        ]
+    openings: list[tuple[int, int]] = view.memo["openings"]
+    end = bisect_left(openings, (episode.request.request, 0))
+    return any(abs(p - prompt) <= max(64, prompt * 0.03) for _, p in openings[max(0, end - 200) : end])
 
 
 def _silent(episode: Episode, setting: Setting) -> Trigger | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
 from parser.request import Request
@@ -18,8 +19,6 @@ from triage.view import View
 #: a prompt that returns is at most this much longer than the state it continues (tokens, share)
 _RETURN_TOKENS: Final = 4096
 _RETURN_SHARE: Final = 0.35
-#: how many displaced states are remembered
-_MEMORY: Final = 256
 #: the longest reply that is believed between a prompt and the live length it left
 _REPLY: Final = 16_384
 
@@ -33,7 +32,7 @@ class Return:
     how: str
 
 
-@dataclass(slots=True)
+@dataclass(eq=False)
 class Alternation:
     """Misses with the same shared head whose conversations take turns."""
 
@@ -42,7 +41,7 @@ class Alternation:
     returns: list[Return] = field(default_factory=list)
     conversations: int = 2
 
-    @property
+    @cached_property
     def side_calls(self) -> bool:
         """One side is small: its prompts are below a third of what they push out, and the big one returns."""
         back = {id(r.episode) for r in self.returns}
@@ -113,17 +112,19 @@ def groups(view: View) -> list[Alternation]:
 def returns_by_hit(view: View) -> list[Return]:
     """H equal to the length of a state that an earlier request pushed out."""
     slack = view.limits.restored_slack_tokens
-    displaced: list[tuple[int, Episode]] = []
+    displaced: dict[int, Episode] = {}  # by length in steps of the slack, the newest
+    step = 2 * slack + 1
     found = []
     same = _same_conversation(view)
     for episode in view.episodes:
         hit = episode.hit_tokens
         if hit is not None:
-            match = next((d for d in reversed(displaced) if abs(d[0] - hit) <= slack), None)
-            if match is not None and match[1].request.run == episode.request.run and not _stays(episode, same):
-                found.append(Return(episode, match[1], "hit"))
+            near = (displaced.get(hit // step + shift) for shift in (0, -1, 1))
+            match = next((e for e in near if e is not None and abs((e.live or 0) - hit) <= slack), None)
+            if match is not None and match.request.run == episode.request.run and not _stays(episode, same):
+                found.append(Return(episode, match, "hit"))
         if displaces(episode) and id(episode) not in same:
-            displaced = [*displaced[-_MEMORY:], (episode.live or 0, episode)]
+            displaced[(episode.live or 0) // step] = episode
     return found
 
 
@@ -131,11 +132,10 @@ def _same_conversation(view: View) -> set[int]:
     """Episodes that go on with the conversation their slot held, as far as the parser follows it."""
     if not followed(view):
         return set()
-    by_number = {r.request: r for r in view.requests}
     return {
         id(e)
         for e in view.episodes
-        if (mate := by_number.get(e.request.previous_in_slot or -1)) is not None
+        if (mate := view.mate(e)) is not None
         and mate.conversation is not None
         and mate.conversation == e.request.conversation
     }
@@ -151,22 +151,22 @@ def _stays(episode: Episode, same: set[int]) -> bool:
 
 def followed(view: View) -> bool:
     """The parser follows conversations through this input (a whole log, not a pasted piece)."""
-    if view.reading.kind != "log" or len(view.requests) < 4:
-        return False
-    labelled = sum(r.conversation is not None and r.slot_confidence == "certain" for r in view.requests)
-    return labelled * 2 >= len(view.requests)
+    if "followed" not in view.memo:
+        labelled = sum(r.conversation is not None and r.slot_confidence == "certain" for r in view.requests)
+        enough = view.reading.kind == "log" and len(view.requests) >= 4
+        view.memo["followed"] = enough and labelled * 2 >= len(view.requests)
+    return bool(view.memo["followed"])
 
 
 def returns_by_conversation(view: View) -> list[Return]:
     """A request whose conversation was pushed out of its slot by another one before."""
     if not followed(view):
         return []
-    by_number = {r.request: r for r in view.requests}
     pushed: dict[tuple[int, str], Episode] = {}
     found = []
     for episode in view.episodes:
         own = episode.request.conversation
-        mate = by_number.get(episode.request.previous_in_slot or -1)
+        mate = view.mate(episode)
         key = (episode.request.run, own or "")
         if own is not None and key in pushed and (mate is None or mate.conversation != own):
             found.append(Return(episode, pushed.pop(key), "conversation"))
@@ -236,10 +236,9 @@ def _count_together(found: list[Alternation], view: View) -> None:
 
 def _labels(returns: Sequence[Return], view: View) -> int:
     """Conversations that come back, or are pushed out by one that does."""
-    by_number = {r.request: r for r in view.requests}
     names = {r.episode.request.conversation for r in returns}
     for back in returns:
-        mate = by_number.get(back.episode.request.previous_in_slot or -1)
+        mate = view.mate(back.episode)
         names.add(mate.conversation if mate is not None else None)
     return max(2, len(names - {None}))
 
@@ -272,16 +271,14 @@ def _chains(members: Sequence[Episode], returns: Sequence[Return]) -> int:
 
 
 def goes_unmissed(view: View, episode: Episode) -> bool:
-    """The log goes on long enough to see that the conversation pushed out does not come back."""
-    if not followed(view):
+    """The log goes on far enough to see that the conversation pushed out does not come back."""
+    mate = view.mate(episode) if followed(view) else None
+    if mate is None or mate.conversation is None:
         return False
-    by_number = {r.request: r for r in view.requests}
-    mate = by_number.get(episode.request.previous_in_slot or -1)
-    later = [r for r in view.requests[episode.request.request :] if r.run == episode.request.run]
-    if mate is None or mate.conversation is None or any(r.conversation == mate.conversation for r in later):
+    if view.last_of_conversation.get((episode.request.run, mate.conversation), 0) > episode.request.request:
         return False
-    run = view.run_of(episode)
-    return len(later) >= 3 or bool(later) or bool(run is not None and run.stopped)
+    later = view.after(episode.request)[:1]
+    return bool(later) and later[0].run == episode.request.run
 
 
 def owed(view: View, episode: Episode) -> int | None:
@@ -290,8 +287,7 @@ def owed(view: View, episode: Episode) -> int | None:
     A request that only pushes another conversation out costs that one its live state: counted where the
     owner comes back, or as L (an upper bound) where the input ends before.
     """
-    back = {id(r.episode): r for g in alternations(view) for r in g.returns}
-    gone = {id(r.displaced) for g in alternations(view) for r in g.returns}
+    back, gone = _came_back(view)
     mine = back.get(id(episode))
     if mine is not None:
         n, prompt = episode.reprefill, episode.prompt or 0
@@ -299,6 +295,15 @@ def owed(view: View, episode: Episode) -> int | None:
     if id(episode) in gone or goes_unmissed(view, episode):
         return 0
     return episode.live
+
+
+def _came_back(view: View) -> tuple[dict[int, Return], set[int]]:
+    """id of an episode -> its return; ids of the episodes whose victim came back."""
+    if "came_back" not in view.memo:
+        returns = [r for group in alternations(view) for r in group.returns]
+        view.memo["came_back"] = ({id(r.episode): r for r in returns}, {id(r.displaced) for r in returns})
+    found: tuple[dict[int, Return], set[int]] = view.memo["came_back"]
+    return found
 
 
 def _left(view: View, back: Return) -> int:
@@ -312,10 +317,18 @@ def _left(view: View, back: Return) -> int:
 
 
 def _last_of(view: View, request: Request) -> Request | None:
-    for earlier in reversed(view.requests[: request.request - 1]):
-        if earlier.conversation == request.conversation and earlier.run == request.run:
-            return earlier
-    return None
+    """The request before it of the same conversation."""
+    if "before_in_conversation" not in view.memo:
+        last: dict[tuple[int, str | None], Request] = {}
+        before: dict[int, Request] = {}
+        for each in (*view.earlier, *view.requests):
+            key = (each.run, each.conversation)
+            if key in last:
+                before[each.request] = last[key]
+            last[key] = each
+        view.memo["before_in_conversation"] = before
+    found: Request | None = view.memo["before_in_conversation"].get(request.request)
+    return found
 
 
 def switch_seconds(view: View, episodes: Sequence[Episode]) -> float:
@@ -324,7 +337,7 @@ def switch_seconds(view: View, episodes: Sequence[Episode]) -> float:
     for episode in episodes:
         work = sum(e.get("save_ms") or 0.0 for e in episode.of("kv_stored") if e.get("reason") == "evict")
         work += sum(e.get("load_ms") or 0.0 for e in episode.of("kv_hit"))
-        missed, began = view.at(episode.miss), view.at(next(iter(episode.of("prompt_start")), None))
-        waited = began - missed if missed is not None and began is not None else 0.0
+        began, decided = episode.request.start_s, episode.request.decided_s
+        waited = began - decided if episode.miss is not None and began is not None and decided is not None else 0.0
         spent += max(work / 1000, waited if waited < 600 else 0.0)
     return round(spent, 3)

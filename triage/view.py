@@ -55,6 +55,7 @@ class View:
     engine: list[Event] = field(default_factory=list)  # lines of the engine and of other programs
     rate: float | None = None  # the log's own prefill tokens a second (median), None where it shows none
     rates: tuple[float, float] | None = None  # its range
+    earlier: list[Request] = field(default_factory=list)  # the last requests of the stretch before (long logs)
     memo: dict[str, Any] = field(default_factory=dict)
 
     # -- events ------------------------------------------------------------------------------------
@@ -73,6 +74,30 @@ class View:
     def requests(self) -> list[Request]:
         """All requests of the input, in order of their start."""
         return self.reading.requests
+
+    @cached_property
+    def by_number(self) -> dict[int, Request]:
+        """Request number -> row."""
+        return {r.request: r for r in (*self.earlier, *self.requests)}
+
+    @cached_property
+    def last_of_conversation(self) -> dict[tuple[int, str], int]:
+        """(run, conversation) -> number of its last request."""
+        return {(r.run, r.conversation): r.request for r in self.requests if r.conversation is not None}
+
+    def mate(self, episode: Episode) -> Request | None:
+        """The request before it in its slot, as the parser chains them."""
+        return self.by_number.get(episode.request.previous_in_slot or -1)
+
+    def after(self, request: Request) -> list[Request]:
+        """Requests that started later."""
+        first = self.requests[0].request if self.requests else 1
+        return self.requests[request.request - first + 1 :]
+
+    @cached_property
+    def start_lines(self) -> list[int]:
+        """Lines of `prompt start`, in order."""
+        return sorted(r.prompt_line for r in self.requests if r.prompt_line is not None)
 
     @property
     def server(self) -> Server:
