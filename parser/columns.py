@@ -75,12 +75,15 @@ class FastLane:
     taken, and lines of others are left."""
 
     def __init__(self, grammar: Grammar, kinds: Iterable[str] | None = None) -> None:
-        self._templates: dict[str, list[_Extractor]] = {}
         wanted = set(KINDS if kinds is None else kinds)
-        for template in (one for one in grammar.templates if one.rule.kind in wanted):
+        templates = [template for template in grammar.templates if template.rule.kind in wanted]
+        self._templates: dict[str, list[_Extractor]] = {}
+        for template in (one for one in templates if one.settles):
             self._templates.setdefault(template.rule.kind, []).append(_Extractor(template))
-        self._hits = {kind: _dispatcher(kind_templates) for kind, kind_templates in self._templates.items()}
-        self._any = _dispatcher([one for several in self._templates.values() for one in several])
+        self._hits = {
+            kind: _dispatcher(one.template for one in several) for kind, several in self._templates.items()
+        }
+        self._any = _dispatcher(templates)
         self._order = sorted(self._templates, key=lambda kind: kind not in BULK_KINDS)
 
     def take(self, lines: pl.DataFrame, data: bytes, source: int) -> Taken:
@@ -148,9 +151,9 @@ def _merged(rows: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([rows, others]).sort("line") if len(others) else rows
 
 
-def _dispatcher(extractors: Iterable[_Extractor]) -> Callable[[pl.Series], pl.Series]:
+def _dispatcher(templates: Iterable[Template]) -> Callable[[pl.Series], pl.Series]:
     """A test whether a text holds any of the needles."""
-    needles = list(dict.fromkeys(extractor.template.needle for extractor in extractors))
+    needles = list(dict.fromkeys(template.needle for template in templates))
     if len(needles) == 1:
         return lambda text: text.str.contains(needles[0], literal=True)
     return lambda text: text.str.contains_any(needles)
@@ -201,6 +204,8 @@ class _Form:
         by_field: dict[str, list[pl.Expr]] = {}
         for number, group in enumerate(template.groups, 1):
             by_field.setdefault(group.field, []).append(_typed(pl.col(str(number)), group))
+        if "flags" in template.rule.types:
+            by_field.setdefault("flags", []).append(_no_flags(template))
         self._fields = [
             (several[0] if len(several) == 1 else pl.coalesce(several)).alias(field)
             for field, several in by_field.items()
@@ -242,6 +247,19 @@ class _Form:
             long = (pl.col(number).str.len_bytes().fill_null(0) > 18 for number in self._numbers)
             strange |= groups.select(strange=pl.any_horizontal(long))["strange"]
         return strange if strange.any() else None
+
+
+def _no_flags(template: Template) -> pl.Expr:
+    """The empty list, but where the part of the line in which flags stand may be cut off."""
+    none = pl.lit([], pl.List(pl.String))
+    if not template.rule.request:
+        return none
+    ends = [str(number) for number, group in enumerate(template.groups, 1) if group.field == "span_end"]
+    return (
+        pl.when(pl.any_horizontal(pl.col(ends).is_not_null())).then(none)
+        if ends
+        else pl.lit(None, pl.List(pl.String))
+    )
 
 
 def _typed(group: pl.Expr, meant: Group) -> pl.Expr:
@@ -286,7 +304,9 @@ def at_places(data: bytes, numbers: list[int], offsets: list[int]) -> pl.DataFra
 
 def valid(data: bytes) -> bytes:
     """UTF-8 of the same length and lines: bad bytes become SUB, the CR of CRLF a blank."""
-    data = data.replace(b"\r\n", b" \n") if b"\r" in data else data
+    if b"\r" in data:
+        data = data.replace(b"\r\n", b" \n")
+        data = data[:-1] + b" " if data.endswith(b"\r") else data
     if data.isascii():
         return data
     return data.decode("utf-8", "ds4scope-same-length").encode("utf-8")

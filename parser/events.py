@@ -14,8 +14,8 @@ from parser.eventlog import EventLog
 from parser.grammar import grammar
 from parser.lanes import SMALL, InColumns, Lane, Prepared, event, lane_of, text_lane
 from parser.line import Line
+from parser.near_miss import NearMiss, near_miss
 from parser.sources import Block, Source, find_sources, iter_blocks
-from parser.text_lane import NearMiss
 from parser.textlines import OPENERS, clean
 from parser.window import Window
 
@@ -43,9 +43,11 @@ def parse_line(text: str, *, line: int = 1, offset: int = 0, lane: str = "auto")
 
 
 def explain_near_miss(text: str) -> NearMiss | None:
-    """Which rule a message (or a line as printed) nearly meets, and in which column of it; None if it meets one."""
+    """Which rule a line nearly meets, and in which column of its message; None if it meets one, or none nearly."""
     cleaned = next(clean(text, 1, 0, len(text), 0), None)
-    return text_lane().explain(cleaned.text) if cleaned else None
+    if cleaned is None or text_lane().parse(cleaned.text) is not None:
+        return None
+    return near_miss(grammar(), cleaned.text)
 
 
 def read_events(

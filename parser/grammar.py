@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 GRAMMAR_FILE: Final = Path(__file__).with_name("grammar.lark")
 
 #: First words of terminals that make a field; TRUE is the type of a field without a terminal.
-TYPES: Final = ("INT", "FLOAT", "WORD", "TEXT", "PATH", "FLAGS", "LIST")
+TYPES: Final = ("INT", "FLOAT", "WORD", "TEXT", "LINE", "PATH", "FLAGS", "LIST")
 _SPECIAL: Final = re.compile(r"([\\.^$|?*+()\[\]{}])")
 _KEY: Final = re.compile(r"([A-Za-z_][\w-]*)=")
 
@@ -68,19 +68,20 @@ Part: TypeAlias = "str | Group | Optional"
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """One printed form of a line. `regex` matches the whole text, its groups are `groups`; `literals` stand in
-    every such line, and `needle` is the longest of them."""
+    """One printed form of a line. `regex` matches the whole text, its groups are `groups`; `needle`
+    is the longest literal that every such line holds."""
 
     rule: Rule
-    literals: tuple[str, ...]
+    needle: str
     parts: tuple[Part, ...]
     regex: str
     groups: tuple[Group, ...]
 
     @property
-    def needle(self) -> str:
-        """The longest text that every such line holds."""
-        return max(self.literals, key=len, default="")
+    def settles(self) -> bool:
+        """Whether a line that fits needs no second look. Free text to the end of the line could hide fields,
+        so such lines are left to Lark."""
+        return all(group.type != "LINE" for group in self.groups)
 
     def like(self, text: str) -> Template | None:
         """The form without optional parts that `text` has; None if it is no line of this template.
@@ -92,11 +93,11 @@ class Template:
         if found is None:
             return None
         there = {int(name[1:]) for name, value in found.groupdict().items() if value is not None}
-        return _template(self.rule, self.literals, tuple(_chosen(self.parts, there)))
+        return _template(self.rule, self.needle, tuple(_chosen(self.parts, there)))
 
 
-def _template(rule: Rule, literals: tuple[str, ...], parts: tuple[Part, ...]) -> Template:
-    return Template(rule, literals, parts, "".join(_regex(parts)), tuple(_groups(parts)))
+def _template(rule: Rule, needle: str, parts: tuple[Part, ...]) -> Template:
+    return Template(rule, needle, parts, "".join(_regex(parts)), tuple(_groups(parts)))
 
 
 def _regex(parts: Iterable[Part]) -> Iterator[str]:
@@ -153,8 +154,9 @@ class Grammar:
         self._rules = {str(name): tree for name, _, tree, _ in self._loaded.rule_defs}
         self._terminals = {str(name): tree for name, (tree, _) in self._loaded.term_defs}
         self._parsers: dict[str, Lark] = {}
+        self._patterns: dict[str, re.Pattern[str]] = {}
         self.rules: dict[str, Rule] = {}
-        self.templates: list[Template] = []
+        self.templates: list[Template] = []  # all printed forms
         for symbol in self._rules:
             if named := split_symbol(symbol):
                 self._add(symbol, *named)
@@ -168,7 +170,7 @@ class Grammar:
         request = not used.isdisjoint({"_request", "_generation"})
         rule = Rule(kind, name, symbol, types, keys, request, "_server" in used)
         self.rules[symbol] = rule
-        self.templates += [_template(rule, literals, parts) for literals, parts in forms]
+        self.templates += [_template(rule, needle, parts) for needle, parts in forms]
 
     def fields(self, kind: str) -> dict[str, str]:
         """Field -> type over all rules of `kind`, in the order of the grammar."""
@@ -178,10 +180,18 @@ class Grammar:
                 merged = {**merged, **rule.types}
         return merged
 
+    def pattern(self, template: Template) -> re.Pattern[str]:
+        """Python's compiled expression of a template, made when it is first needed."""
+        found = self._patterns.get(template.regex)
+        if found is None:
+            found = self._patterns[template.regex] = re.compile(template.regex)
+        return found
+
     @cached_property
-    def compiled(self) -> tuple[tuple[Template, re.Pattern[str]], ...]:
-        """The templates with Python's own compiled expressions."""
-        return tuple((template, re.compile(template.regex)) for template in self.templates)
+    def digits(self) -> tuple[str, ...]:
+        """Literals that hold a digit, such as `ds4: Metal 4 tensor API `."""
+        strings = (str(ast.literal_eval(token)) for token in re.findall(r'"[^"\n]*[0-9][^"\n]*"', self.text))
+        return tuple(dict.fromkeys(strings))
 
     @cached_property
     def values(self) -> dict[str, re.Pattern[str]]:
@@ -230,11 +240,11 @@ class Compiler:
         self._optionals = 0
         self._literals: list[str] = []
 
-    def form(self, tree: Any) -> tuple[tuple[str, ...], tuple[Part, ...]]:
-        """(literals, parts) of the printed form: fields of a `( )*` group each once, in order; nothing that
-        only people write."""
+    def form(self, tree: Any) -> tuple[str, tuple[Part, ...]]:
+        """(needle, parts) of the printed form: fields of a `( )*` group each once, in order; nothing that only
+        people write."""
         parts = tuple(self._node(tree, must=True))
-        return tuple(self._literals), parts
+        return max(self._literals, key=len, default=""), parts
 
     def pattern(self, terminal: str) -> str:
         """The regular expression of a terminal."""

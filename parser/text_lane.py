@@ -8,12 +8,12 @@ one foreign shape cost one parse.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from lark import Token, Tree
-from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
+from lark.exceptions import UnexpectedInput
 
 from parser.grammar import TYPES, Grammar, Rule, Template, escape
 
@@ -34,15 +34,6 @@ class Parsed:
     rule: Rule
     fields: Mapping[str, Any]
     extra: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class NearMiss:
-    """How near a line came to a rule: the 1-based column where it left it, and what the rule has there."""
-
-    rule: str
-    column: int
-    expected: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +58,16 @@ class TextLane:
 
     def __init__(self, grammar: Grammar, *, printed: bool = True) -> None:
         self.grammar = grammar
-        self._printed = printed
+        self._settling = [template for template in grammar.templates if printed and template.settles]
         self._shapes: dict[str, _Learned | None] = {}
 
     def parse(self, text: str) -> Parsed | None:
         """What the line says, or None if no rule knows it."""
-        found = self._by_template(text) if self._printed else None
-        return found or self._by_shape(text)
+        return self._by_template(text) or self._by_shape(text)
 
     def _by_template(self, text: str) -> Parsed | None:
-        for template, pattern in self.grammar.compiled:
-            if template.needle in text and (found := pattern.fullmatch(text)):
+        for template in self._settling:
+            if template.needle in text and (found := self.grammar.pattern(template).fullmatch(text)):
                 return self._of_template(template, found)
         return None
 
@@ -90,7 +80,8 @@ class TextLane:
         return _parsed(template.rule, [(span, found.string[span.start : span.end]) for span in spans])
 
     def _by_shape(self, text: str) -> Parsed | None:
-        shape = _DIGITS.sub(_MASK, text)
+        # a digit of a literal is no number: lines of one shape hold the same literals
+        shape = "".join((_DIGITS.sub(_MASK, text), *(one for one in self.grammar.digits if one in text)))
         if shape not in self._shapes:
             return self._first_of(text, shape)
         learned = self._shapes[shape]
@@ -164,51 +155,6 @@ class TextLane:
             start, end = start + found.start(1), start + found.end(1)
         return _Span(field, kind, start, end)
 
-    def explain(self, text: str) -> NearMiss | None:
-        """The rule that `text` follows the longest without being a line of it; None if it follows none or is one."""
-        if self.parse(text):
-            return None
-        misses = [miss for rule in self._alike(text) if (miss := self._miss(rule, text))]
-        return max(misses, key=lambda miss: miss.column, default=None)
-
-    def _alike(self, text: str) -> list[Rule]:
-        """The dozen rules that share most words with the line."""
-        words = set(re.findall(r"[A-Za-z_]{2,}", text))
-        score: dict[Rule, int] = {}
-        for template in self.grammar.templates:
-            shared = len(words & set(re.findall(r"[A-Za-z_]{2,}", template.regex)))
-            score[template.rule] = max(score.get(template.rule, 0), shared)
-        return [rule for rule in sorted(score, key=lambda r: -score[r])[:12] if score[rule]]
-
-    def _miss(self, rule: Rule, text: str) -> NearMiss | None:
-        parser = self.grammar.parser(rule.symbol)
-        try:
-            parser.parse(text)
-        except UnexpectedInput as error:
-            at = _left_at(error, text)
-            expected = sorted(self._said(rule, name) for name in _expected(error))
-            return NearMiss(rule.symbol, at + 1, tuple(expected)) if at else None
-        return None
-
-    def _said(self, rule: Rule, terminal: str) -> str:
-        """A terminal as a person reads it: the literal text, or the name of the type."""
-        if terminal == "$END":
-            return "end of line"
-        pattern = self.grammar.parser(rule.symbol).get_terminal(terminal).pattern
-        return repr(pattern.value) if pattern.type == "str" else terminal
-
-
-def _left_at(error: UnexpectedInput, text: str) -> int:
-    if error.pos_in_stream is None or (isinstance(error, UnexpectedToken) and error.token.type == "$END"):
-        return len(text)
-    return error.pos_in_stream
-
-
-def _expected(error: UnexpectedInput) -> Iterable[str]:
-    if isinstance(error, UnexpectedCharacters):
-        return error.allowed or ()
-    return error.accepts or error.expected if isinstance(error, UnexpectedToken) else ()
-
 
 def _both(first: Any, second: Any) -> Iterator[list[_Span]]:
     if first is not None:
@@ -261,6 +207,8 @@ def _parsed(rule: Rule, found: list[tuple[_Span, str]]) -> Parsed:
             extra.setdefault(span.field, text)
         else:
             values.setdefault(span.field, value)
+    if "flags" in rule.types and (not rule.request or "span_end" in values):
+        values.setdefault("flags", [])  # they would stand here: none is not the same as unknown
     return Parsed(rule, {name: values[name] for name in rule.types if name in values}, extra)
 
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from parser.line import Line
-from parser.wrappers import GLUED, MARK, OTHER_PROGRAM, uncoloured, unwrap
+from parser.wrappers import GLUED, MARK, OTHER_PROGRAM, STAMP_LENGTH, uncoloured, unwrap
 
 #: No line of the server is longer; what is behind it is kept in the file but not looked at.
 MAX_TEXT: Final = 1 << 16
@@ -67,9 +67,9 @@ def clean(text: str, line: int, offset: int, length: int, source: int) -> Iterat
     if not glued:
         yield first
         return
-    at = offset + text.find(message[glued:])
-    yield replace(first, text=message[:glued].rstrip(), length=at - offset)
-    yield from clean(message[glued:], line, at, length - (at - offset), source)
+    at = _bytes(text[: _place(text, message[glued:])]) or 1  # each event has a place of its own
+    yield replace(first, text=message[:glued].rstrip(), length=at)
+    yield from clean(message[glued:], line, offset + at, length - at, source)
 
 
 def _glue(message: str) -> int:
@@ -78,6 +78,14 @@ def _glue(message: str) -> int:
     if found is None or opens_record(message[: found.start()]):
         return 0
     return found.start()
+
+
+def _place(text: str, rest: str) -> int:
+    """Where in the physical line `rest` begins, of which colour codes were taken off: its stamp tells."""
+    stamp, end = rest[:STAMP_LENGTH], len(text)
+    for _ in range(rest.count(stamp)):
+        end = text.rfind(stamp, 0, end)
+    return max(end, 0)
 
 
 def _message(text: str) -> str:

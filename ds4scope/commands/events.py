@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from parser.event import KINDS
@@ -112,8 +114,27 @@ def _line(row: Mapping[str, Any]) -> str:
         for name, value in row.items()
         if name not in ("line", "offset", "stamp", "kind")
     )
-    words = row["message"] if "message" in row else "  ".join(said)
+    words = _unread(row) if "message" in row else "  ".join(said)
     return f"{row['line']:>8}  {row['stamp'] or '':13}  {row['kind']:17}  {words}".rstrip()
+
+
+def _unread(row: Mapping[str, Any]) -> str:
+    """The message of a line that no rule knows, and how near it comes to one."""
+    message = str(row["message"])
+    near = _near(re.sub(r"[0-9]+", "0", message)) if row["kind"] == "unknown" else ""
+    return message + near
+
+
+@lru_cache(maxsize=1024)
+def _near(shape: str) -> str:
+    from parser.events import explain_near_miss
+
+    miss = explain_near_miss(shape)
+    return (
+        f"   [nearly {miss.rule}: {', '.join(miss.expected[:3])} expected behind {shape[: miss.column - 1][-24:]!r}]"
+        if miss
+        else ""
+    )
 
 
 def _count_rows(logs: Iterator[EventLog], seen: Counter[str]) -> Iterator[dict[str, Any]]:
