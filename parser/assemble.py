@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import heapq
-from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
 
 from parser.beside import Traces, Usage, read_usage, with_trace
 from parser.bulk import Bulk, is_bulky
@@ -23,6 +25,20 @@ from parser.runs import Run, Runs
 from parser.server import Shapes, server_of
 from parser.trace import TraceRequest
 
+_RUN_KINDS: Final = ("startup", "shutdown")
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Without the cycle collector: what is made here lives on, and has no cycles to find."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
 
 class Assembler:
     """Takes blocks of events; lets rows go once their slot is decided, in order of `prompt start`."""
@@ -32,7 +48,6 @@ class Assembler:
         self.traces, self.usage = traces, usage
         self.joiner = Joiner(Clock(traces.year or year))
         self.trace: dict[int, TraceRequest] = {}
-        self.misses: Counter[int] = Counter()  # miss lines by run
         self._guess: SlotGuess | None = None
         self._unplaced: list[tuple[int, int, Open]] = []  # heap by first line
         self._placed: list[tuple[int, int, Open]] = []  # heap by prompt start
@@ -47,26 +62,29 @@ class Assembler:
 
     def feed(self, block: EventLog) -> list[Request]:
         """One block; returns the rows that it lets go."""
-        rows: list[Request] = []
-        bulk = Bulk(block, self.joiner.opens.all.values()) if is_bulky(block) else None
-        self.joiner.begin_block(bulk)
-        for event in bulk.events() if bulk is not None else block.rows(*block.counts):
-            rows += self._event(event)
-        return rows + self._release(final=False)
+        with collector_paused():
+            bulk = Bulk(block, self.joiner.opens.all.values()) if is_bulky(block) else None
+            self.joiner.begin_block(bulk)
+            rows: list[Request] = []
+            for event in bulk.events() if bulk is not None else block.rows(*block.counts):
+                if event.kind in _RUN_KINDS or not self.runs.all:
+                    rows += self._of_run(event)
+                else:
+                    self.runs.touch(event)
+                self.shapes.feed(event)
+                self.joiner.feed(event)
+            return rows + self._release(final=False)
 
     def finish(self) -> list[Request]:
         """The input ends."""
         return self._end_run() + self.talks.flush()
 
-    def _event(self, event: Event) -> list[Request]:
+    def _of_run(self, event: Event) -> list[Request]:
+        """A start or stop line: perhaps another process, perhaps another number of slots."""
         left = self._end_run() if self.runs.feed(event) else []
-        self.shapes.feed(event)
-        if event.kind == "live_miss":
-            self.misses[self.runs.now.number] += 1
         slots = self.runs.now.slots
         self.joiner.serial, self.joiner.near = slots == 1, slots is None
         self.joiner.run = self.runs.now.number
-        self.joiner.feed(event)
         return left
 
     def _end_run(self) -> list[Request]:
@@ -82,6 +100,7 @@ class Assembler:
         if not self.runs.all:
             return []
         ended = self.runs.all[self.joiner.run]
+        self.joiner.bury(ended.last_seq, self.joiner.clock.now)
         for opened in self.joiner.closed:
             opened.trace = self.traces.take(opened)
             if opened.trace is not None:
@@ -134,7 +153,7 @@ class Assembler:
     def _silent(self, run: Run) -> bool:
         """Builds before 2026-05-14 print no miss line."""
         newer = {"hit_half_life_s", "batched_session"} & run.config.keys()
-        return not newer and not self.misses[run.number]
+        return not newer and not run.misses
 
 
 def whole(asked: Asked) -> Reading:

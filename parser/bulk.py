@@ -7,10 +7,9 @@ requests with one P are open at once, and where no start is known, lines go thro
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from heapq import merge
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from parser.event import Event
 from parser.eventlog import EventLog
@@ -25,19 +24,13 @@ FEW = 2_000
 _DAY = 86_400.0
 
 
-@dataclass(frozen=True, slots=True)
-class Reduced:
-    """What a block's bulk lines say of one request.
-
-    `low`/`high` are (second of the day, elapsed) of the lines that bound its start from below and above;
-    `last` is the seq of the last line, `last_s` its second of the day.
-    """
-
-    progress: Progress
-    last: int
-    last_s: float | None
-    low: tuple[float, float] | None = None
-    high: tuple[float, float] | None = None
+#: What a block's bulk lines say of one request, by column.
+Reduced = tuple[Any, ...]
+_CHUNK_COLUMNS: Final = (
+    "chunks", "first_done", "first_s", "last_done", "total", "last_s", "avg_tps", "last_chunk", "chunk_second",
+    "low_second", "low_s", "high_second", "high_s",
+)  # fmt: skip
+_DECODE_COLUMNS: Final = ("decodes", "decoded", "decode_s", "decode_tps", "last_decode", "decode_second")
 
 
 def is_bulky(block: EventLog) -> bool:
@@ -50,14 +43,16 @@ class Bulk:
 
     def __init__(self, block: EventLog, carried: Iterable[Open]) -> None:
         self.block = block
-        self.by_start: dict[int, list[Reduced]] = {}
         spans = [(o.place, *(o.span or (-1, o.row.prompt_tokens or -1, -1))) for o in carried]
         starts = _spans(block.frame("prompt_start"))
         self._starts = sorted(spans) + starts
         self._contested = contested(self._starts, _spans(block.frame("finish")))
         self._single: list[pl.DataFrame] = []
-        self._chunks(block.frame("prefill_chunk"))
-        self._decodes(block.frame("decoding"))
+        chunks = self._chunks(block.frame("prefill_chunk"))
+        decodes = self._decodes(block.frame("decoding"))
+        both = chunks.join(decodes, on="start", how="full", coalesce=True)
+        columns = both.select("start", *_CHUNK_COLUMNS, *_DECODE_COLUMNS)
+        self.by_start: dict[int, Reduced] = {row[0]: row[1:] for row in columns.iter_rows()}
 
     def events(self) -> Iterator[Event]:
         """All events that are not bulk, and the bulk lines that nothing assigns, in file order."""
@@ -77,7 +72,7 @@ class Bulk:
 
     # -- columns ---------------------------------------------------------------------------------------
 
-    def _chunks(self, frame: pl.DataFrame) -> None:
+    def _chunks(self, frame: pl.DataFrame) -> pl.DataFrame:
         import polars as pl
 
         self._chunk_frame = frame
@@ -86,16 +81,16 @@ class Bulk:
         )
         self._rest(frame, plain)
         keyed = plain.with_columns(p=pl.col("span_end"), c=pl.col("span_start"))
-        self._reduce(self._assigned(keyed, by=["p", "c"]), ["done", "total", "avg_tps"])
+        return _reduced_chunks(self._assigned(keyed, by=["p", "c"]))
 
-    def _decodes(self, frame: pl.DataFrame) -> None:
+    def _decodes(self, frame: pl.DataFrame) -> pl.DataFrame:
         import polars as pl
 
         self._decode_frame = frame
         plain = frame.filter(pl.col("span_end").is_not_null() & pl.col("gen").is_not_null())
         self._rest(frame, plain)
         keyed = plain.with_columns(p=pl.col("span_end") - pl.col("gen"))
-        self._reduce(self._assigned(keyed, by=["p"]), ["gen", "avg_tps"])
+        return _reduced_decodes(self._assigned(keyed, by=["p"]))
 
     def _rest(self, frame: pl.DataFrame, plain: pl.DataFrame) -> None:
         if len(plain) < len(frame):
@@ -127,38 +122,48 @@ class Bulk:
             )
         return found.filter(pl.col("start").is_not_null())
 
-    def _reduce(self, found: pl.DataFrame, names: list[str]) -> None:
-        import polars as pl
 
-        clock = pl.col("stamp").str.slice(-8)
-        second = (
-            clock.str.slice(0, 2).cast(pl.Int32, strict=False) * 3600
-            + clock.str.slice(3, 2).cast(pl.Int32, strict=False) * 60
-            + clock.str.slice(6, 2).cast(pl.Int32, strict=False)
+def _second() -> pl.Expr:
+    """Second of the day of the stamp."""
+    import polars as pl
+
+    clock = pl.col("stamp").str.slice(-8)
+    hours, minutes, seconds = (clock.str.slice(at, 2).cast(pl.Int32, strict=False) for at in (0, 3, 6))
+    return hours * 3600 + minutes * 60 + seconds
+
+
+def _reduced_chunks(found: pl.DataFrame) -> pl.DataFrame:
+    """One row a request; `low_*` and `high_*` are the lines that bound its start from below and above."""
+    import polars as pl
+
+    slack = pl.col("s") - pl.col("elapsed_s")
+    return (
+        found.with_columns(s=_second())
+        .group_by("start", maintain_order=True)
+        .agg(
+            chunks=pl.len(), first_done=pl.col("done").first(), first_s=pl.col("elapsed_s").first(),
+            last_done=pl.col("done").last(), total=pl.col("total").last(), last_s=pl.col("elapsed_s").last(),
+            avg_tps=pl.col("avg_tps").last(), last_chunk=pl.col("seq").last(), chunk_second=pl.col("s").last(),
+            low_second=pl.col("s").get(slack.arg_max(), null_on_oob=True),
+            low_s=pl.col("elapsed_s").get(slack.arg_max(), null_on_oob=True),
+            high_second=pl.col("s").get(slack.arg_min(), null_on_oob=True),
+            high_s=pl.col("elapsed_s").get(slack.arg_min(), null_on_oob=True),
         )
-        slack = pl.col("s") - pl.col("elapsed_s")
-        chunk = names[0] == "done"
-        grouped = (
-            found.with_columns(s=second)
-            .group_by("start", maintain_order=True)
-            .agg(
-                pl.len().alias("lines"),
-                pl.col("seq").last().alias("last"),
-                pl.col("s").last().alias("last_s"),
-                pl.col(names[0]).first().alias("first_value"),
-                pl.col("elapsed_s").first().alias("first_elapsed"),
-                pl.col("elapsed_s").last().alias("last_elapsed"),
-                *(pl.col(name).last().alias(f"last_{name}") for name in names),
-                *(
-                    pl.col(name).get(index()).alias(f"{side}_{name}")
-                    for side, index in (("low", slack.arg_max), ("high", slack.arg_min))
-                    for name in ("s", "elapsed_s")
-                    if chunk
-                ),
-            )
+    )  # fmt: skip
+
+
+def _reduced_decodes(found: pl.DataFrame) -> pl.DataFrame:
+    import polars as pl
+
+    return (
+        found.with_columns(s=_second())
+        .group_by("start", maintain_order=True)
+        .agg(
+            decodes=pl.len(), decoded=pl.col("gen").last(), decode_s=pl.col("elapsed_s").last(),
+            decode_tps=pl.col("avg_tps").last(), last_decode=pl.col("seq").last(),
+            decode_second=pl.col("s").last(),
         )
-        for row in grouped.iter_rows(named=True):
-            self.by_start.setdefault(row["start"], []).append(_of_chunks(row) if chunk else _of_decodes(row))
+    )  # fmt: skip
 
 
 def _spans(frame: pl.DataFrame) -> list[tuple[int, int, int, int]]:
@@ -189,47 +194,26 @@ def _reached(row: tuple[int, int, int, int], count: str) -> tuple[int, int, int,
     return seq, -1, (end or 0) - (value or 0), end or 0
 
 
-def _of_chunks(row: dict[str, Any]) -> Reduced:
-    progress = Progress(
-        chunks=row["lines"], first_done=row["first_value"], first_s=row["first_elapsed"],
-        last_done=row["last_done"], total=row["last_total"], last_s=row["last_elapsed"],
-        avg_tps=row["last_avg_tps"],
-    )  # fmt: skip
-    return Reduced(progress, row["last"], row["last_s"], _pair(row, "low"), _pair(row, "high"))
-
-
-def _of_decodes(row: dict[str, Any]) -> Reduced:
-    progress = Progress(
-        decodes=row["lines"], decoded=row["last_gen"], decode_s=row["last_elapsed"],
-        decode_tps=row["last_avg_tps"],
-    )  # fmt: skip
-    return Reduced(progress, row["last"], row["last_s"])
-
-
-def _pair(row: dict[str, Any], side: str) -> tuple[float, float] | None:
-    second, elapsed = row[f"{side}_s"], row[f"{side}_elapsed_s"]
-    return None if second is None or elapsed is None else (float(second), float(elapsed))
-
-
 def _events(frame: pl.DataFrame) -> Iterator[Event]:
     """Rows of a bulk frame as events."""
     kind = "prefill_chunk" if "done" in frame.columns else "decoding"
     return EventLog([], {kind: frame}).rows(kind)
 
 
-def absorb(opened: Open, reduced: Reduced, start_second: float | None) -> None:
-    """Add what columns say to an open request. `start_second`: second of the day of its `prompt start`."""
-    opened.progress = _merged(opened.progress, reduced.progress)
-    opened.last = max(opened.last, reduced.last)
-    if start_second is None or opened.started_at is None:
+def absorb(opened: Open, reduced: Reduced) -> None:
+    """Add what columns say to an open request."""
+    chunks, decodes = reduced[:7], reduced[13:17]
+    opened.progress = _merged(opened.progress, chunks, decodes)
+    opened.last = max(opened.last, reduced[7] or 0, reduced[17] or 0)
+    start = opened.start_second
+    if start is None or opened.started_at is None:
         return
-    for pair in (reduced.low, reduced.high):
-        if pair is not None:
-            opened.seen.append((opened.started_at + _ahead(pair[0], start_second), pair[1]))
-    if reduced.last_s is not None:
-        opened.last_at = max(
-            opened.last_at or opened.started_at, opened.started_at + _ahead(reduced.last_s, start_second)
-        )
+    for second, elapsed in (reduced[9:11], reduced[11:13]):
+        if second is not None and elapsed is not None:
+            opened.seen.append((opened.started_at + _ahead(second, start), elapsed))
+    last = reduced[18] if reduced[18] is not None else reduced[8]
+    if last is not None:
+        opened.last_at = max(opened.last_at or opened.started_at, opened.started_at + _ahead(last, start))
 
 
 def _ahead(second: float, start: float) -> float:
@@ -237,13 +221,14 @@ def _ahead(second: float, start: float) -> float:
     return (second - start + _DAY / 2) % _DAY - _DAY / 2
 
 
-def _merged(was: Progress, more: Progress) -> Progress:
-    if was.chunks == 0 and was.decodes == 0:
-        return more
-    first = was if was.first_done is not None else more
-    last = more if more.chunks else was
-    told = more if more.decodes else was
-    return Progress(
-        was.chunks + more.chunks, first.first_done, first.first_s, last.last_done, last.total, last.last_s,
-        last.avg_tps, was.decodes + more.decodes, told.decoded, told.decode_s, told.decode_tps,
-    )  # fmt: skip
+def _merged(was: Progress, chunks: tuple[Any, ...], decodes: tuple[Any, ...]) -> Progress:
+    """`chunks`: number, first done, its seconds, last done, total, seconds, t/s; `decodes`: number, gen, …"""
+    if chunks[0] is None:
+        chunks = (was.chunks, was.first_done, was.first_s, was.last_done, was.total, was.last_s, was.avg_tps)
+    elif was.chunks:
+        chunks = (was.chunks + chunks[0], was.first_done, was.first_s, *chunks[3:])
+    if decodes[0] is None:
+        decodes = (was.decodes, was.decoded, was.decode_s, was.decode_tps)
+    elif was.decodes:
+        decodes = (was.decodes + decodes[0], *decodes[1:])
+    return Progress(*chunks, *decodes)

@@ -59,17 +59,38 @@ class Clock:
         self._last_text: str | None = None
         self._last_out: float | None = None
         self._day = 0.0
+        self._midnight: float | None = None  # of the last dated stamp, shifts included
 
     def seconds(self, text: str | None) -> float | None:
         """Seconds from the first stamp to this one; None without a (readable) stamp."""
         if text is not None and text == self._last_text:
             return self._last_out
-        stamp = Stamp.parse(text)
-        if stamp is None:
-            return None
-        raw = self._settle(self._raw(stamp), stamp)
+        raw = self._quick(text)
+        if raw is None:
+            stamp = Stamp.parse(text)
+            if stamp is None:
+                return None
+            raw = self._settle(self._raw(stamp), stamp)
+            self._midnight = raw - stamp.second if stamp.month else None
         self._zero = raw if self._zero is None else self._zero
         self._last, self._last_text, self._last_out = raw, text, raw - self._zero
+        return self._last_out
+
+    def _quick(self, text: str | None) -> float | None:
+        """The usual case without taking the stamp apart: the day of the last one, a little later."""
+        last, said, midnight = self._last, self._last_text, self._midnight
+        if text is None or said is None or last is None or midnight is None or text[:-8] != said[:-8]:
+            return None
+        try:
+            second = int(text[-8:-6]) * 3600 + int(text[-5:-3]) * 60 + int(text[-2:])
+        except ValueError:
+            return None
+        raw = midnight + second
+        return raw if 0.0 <= raw - last < HOUR else None
+
+    @property
+    def now(self) -> float | None:
+        """The last stamp, in seconds from the first."""
         return self._last_out
 
     def forget_order(self) -> None:

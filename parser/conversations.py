@@ -25,6 +25,7 @@ _LETTERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _AHEAD: Final = 64
 #: conversations and checkpoints remembered, so that an endless log needs bounded memory
 _REMEMBERED: Final = 4096
+_TALKS: Final = 256
 _BY_LENGTH: Final = "guess by length: it outgrows that conversation's last turn by least"
 
 
@@ -125,6 +126,7 @@ class Conversations:
             talk, why = self._new(row), "nothing before it that it could extend"
         row.conversation, row.continues, row.why["conversation"] = talk.label, continues, why
         self._of[row.request] = talk.label
+        self._talks[talk.label] = self._talks.pop(talk.label)  # the latest last
         talk.last, talk.prompt = row.request, _prompt(row) or talk.prompt
         talk.length = row.live_after or talk.prompt
         set_losses(row, kept)
@@ -134,8 +136,11 @@ class Conversations:
         return row
 
     def _find(self, link: _Link) -> tuple[_Talk | None, int | None, str]:
-        talk, again = self._talk_of(link.parent), self._same_prompt(link)
-        if talk is not None and (again is None or again[0] is not talk or link.why.startswith("certain")):
+        talk = self._talk_of(link.parent)
+        if talk is not None and link.why.startswith("certain"):
+            return talk, link.parent, link.why
+        again = self._same_prompt(link)
+        if talk is not None and (again is None or again[0] is not talk):
             return talk, link.parent, link.why
         return again or self._edited(link) or self._by_length(link) or (None, None, "")
 
@@ -199,7 +204,7 @@ class Conversations:
         talk = _Talk(_label(self._count), row.request, _prompt(row) or 0, 0, 0, _speaks(row))
         self._count += 1
         self._talks[talk.label] = talk
-        _bound(self._talks)
+        _bound(self._talks, _TALKS)
         return talk
 
 
@@ -225,8 +230,8 @@ def _room(talk: _Talk) -> int:
     return min(_MOST_NEW, max(4096, talk.length))
 
 
-def _bound(table: dict[Any, Any]) -> None:
-    while len(table) > _REMEMBERED:
+def _bound(table: dict[Any, Any], most: int = _REMEMBERED) -> None:
+    while len(table) > most:
         del table[next(iter(table))]
 
 

@@ -21,6 +21,8 @@ from parser.rows import begin_row, file_name, finish_row, from_episode, store_of
 _FATAL = {"closed", "headers", "anthropic", "openai", "responses", "prefill_failed", "sse_error"}
 #: episodes that may wait for their `prompt start` in a log of many slots
 _WAITING = 64
+#: a request is over when so many lines and seconds went by without one of its own
+_QUIET_LINES, _QUIET_S = 200_000, 1_800.0
 
 
 class Joiner:
@@ -78,12 +80,22 @@ class Joiner:
         for opened in self.opens.all.values() if bulk is not None else ():
             self._absorb(opened)
 
+    def bury(self, seq: int, at: float | None) -> None:
+        """Requests of which nothing was heard for long are over (no line says so): rows must not wait."""
+        for opened in list(self.opens.all.values()):
+            quiet = at is None or opened.last_at is None or at - opened.last_at > _QUIET_S
+            if quiet and seq - opened.last > _QUIET_LINES:
+                self._close(opened)
+
     def _absorb(self, opened: Open) -> None:
         if self.bulk is None:
             return
-        stamp = Stamp.parse(opened.stamp)
-        for reduced in self.bulk.by_start.pop(opened.place, ()):
-            absorb(opened, reduced, stamp.second if stamp else None)
+        reduced = self.bulk.by_start.pop(opened.place, None)
+        if reduced is None:
+            return
+        if opened.start_second is None and (stamp := Stamp.parse(opened.stamp)) is not None:
+            opened.start_second = stamp.second
+        absorb(opened, reduced)
 
     def end_run(self) -> None:
         """The process ended (restart, end of input): what is open or waits will get no more lines."""
@@ -262,14 +274,11 @@ class Joiner:
 
     def _decoding(self, event: Event, at: float | None) -> None:
         end, gen, start = event.get("span_end"), event.get("gen"), event.get("span_start")
-        opened = None
-        if end is not None and gen is not None:
-            opened = self.opens.decoding(end - gen, (start or 0) - (end - gen))
-        else:
-            opened = self._only_open()
+        prompt = end - gen if end is not None and gen is not None else None
+        opened = self._only_open() if prompt is None else self.opens.decoding(prompt, (start or 0) - prompt)
         if opened is None:
             opened = self._unprinted(event, at, None)
-            opened.row.prompt_tokens = end - gen if end is not None and gen is not None else None
+            opened.row.prompt_tokens = prompt
         with_decode(opened, event, at)
 
     def _finish(self, event: Event, at: float | None) -> None:

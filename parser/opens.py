@@ -32,6 +32,7 @@ class Open:
     stores: list[Store] = field(default_factory=list)
     started_at: float | None = None
     stamp: str | None = None  # of `prompt start`, as printed
+    start_second: int | None = None  # its second of the day
     seen: list[tuple[float | None, float | None]] = field(default_factory=list)
     last_at: float | None = None
     done_s: float | None = None
@@ -92,6 +93,9 @@ class Opens:
 
     def in_prefill(self, span: Span | None, event: Event, at: float | None) -> Open | None:
         """For `prompt done` and prefill chunks: the open request of this span that is still in prefill."""
+        only = self.by_span.get(span, ()) if span is not None else ()
+        if len(only) == 1 and only[0].done_seq is None:
+            return only[0]
         return _best([o for o in self._of(span) if o.done_seq is None], event, at)
 
     def any(self, span: Span | None) -> Open | None:
@@ -103,6 +107,8 @@ class Opens:
     def finishing(self, span: Span | None, event: Event, at: float | None) -> Open | None:
         """For `finish`: the request of this span whose decoded tokens and seconds agree with the line."""
         opened = self._of(span)
+        if len(opened) == 1:
+            return opened[0]
         decoding = [o for o in opened if o.done_seq is not None] or opened
         gen = event.get("gen")
         exact = [o for o in decoding if gen is not None and o.progress.decoded == gen]
@@ -152,7 +158,9 @@ def set_span(opened: Open) -> None:
 
 def span_of(event: Event) -> Span | None:
     """The span `C..P:n` of a line, None where it is cut off."""
-    start, end, tokens = event.get("span_start"), event.get("span_end"), event.get("span_tokens")
-    if isinstance(start, int) and isinstance(end, int):
-        return (start, end, tokens if isinstance(tokens, int) else max(0, end - start))
-    return None
+    fields = event.fields
+    start, end = fields.get("span_start"), fields.get("span_end")
+    if start is None or end is None:
+        return None
+    tokens = fields.get("span_tokens")
+    return (start, end, max(0, end - start) if tokens is None else tokens)

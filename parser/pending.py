@@ -111,6 +111,8 @@ class Pending:
         `serial`: one request at a time (single mode), so what waits can only be this one's. `near`: an
         excerpt in which the line of the disk hit may be missing.
         """
+        if not self.episodes and not self.hits:
+            return None
         return self._by_note(cached, prompt) or self._by_numbers(cached, prompt, serial, near)
 
     def _by_note(self, cached: int, prompt: int) -> Episode | None:

@@ -63,6 +63,7 @@ class Run:
     place: str = "log"
     persisted: dict[int, int] = field(default_factory=dict)  # SD2: slot -> live tokens
     stopped: bool = False
+    misses: int = 0  # miss lines
 
     @property
     def slots(self) -> int | None:
@@ -105,8 +106,7 @@ class Runs:
             )
             self.now.place = event.place
         run = self.now
-        run.last_line, run.last_seq = event.line, event.seq
-        run.serving = run.serving or event.kind in _SERVING
+        self.touch(event)
         if event.kind == "startup":
             self._configure(run, event)
         elif event.kind == "shutdown":
@@ -114,6 +114,13 @@ class Runs:
             if event.rule == "persisting" and event.get("tokens") is not None:
                 run.persisted[event.get("slot") or 0] = event.get("tokens")
         return fresh and len(self.all) > 1
+
+    def touch(self, event: Event) -> None:
+        """A line of the present run that neither starts nor stops it."""
+        run = self.all[-1]
+        run.last_line, run.last_seq = event.line, event.seq
+        run.serving = run.serving or event.kind in _SERVING
+        run.misses += event.kind == "live_miss"
 
     def _restarts(self, event: Event) -> bool:
         rank = _ORDER.get(event.rule) if event.kind == "startup" else None

@@ -92,11 +92,17 @@ _BY_KIND: Final = {
 }
 
 
+#: kinds that look alike in all builds
+_PLAIN: Final = frozenset({"prompt_start", "prefill_chunk", "prompt_done", "decoding", "decode_batch"})
+
+
 @dataclass(slots=True)
 class Shapes:
     """Collects what shapes of lines tell; `feed` each event that is not bulk, in file order."""
 
     seen: dict[Shape, Evidence] = field(default_factory=dict)
+    open: dict[str, list[Shape]] = field(default_factory=lambda: {k: list(v) for k, v in _BY_KIND.items()})
+    told: set[str] = field(default_factory=set)
     families: dict[str, Evidence] = field(default_factory=dict)
     most_batched: int = 0
     misses: int = 0
@@ -106,12 +112,24 @@ class Shapes:
 
     def feed(self, event: Event) -> None:
         """One event."""
-        for shape in _BY_KIND.get(event.kind, ()):
-            if shape not in self.seen and shape.test(event):
+        kind = event.kind
+        if kind in _PLAIN:
+            return
+        for shape in self.open.get(kind, ()):
+            if shape.test(event):
                 self.seen[shape] = Evidence("build", shape.because, "shape", event.line)
+                self.open[kind] = [one for one in self.open[kind] if one is not shape]
         self._count(event)
+        if kind not in self.told:
+            self._family(event)
+
+    def _family(self, event: Event) -> None:
         family = family_of(event)
-        if family is not None and family[0] not in self.families:
+        if family is None:
+            return
+        if event.kind == "kv_stored":
+            self.told.add(event.kind)  # one file's size is as good as a thousand
+        if family[0] not in self.families:
             self.families[family[0]] = Evidence(f"family={family[0]}", family[1], "shape", event.line)
 
     def _count(self, event: Event) -> None:
