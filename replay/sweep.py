@@ -131,7 +131,7 @@ def processes(workers: int) -> Runner:
 def dask(address: str) -> Runner:
     """Tasks on an existing Dask cluster (extra `cluster`); its workers need the same paths and this package."""
     try:
-        from distributed import Client, as_completed
+        from distributed import Client
     except ImportError as error:
         hint = 'pip install "ds4scope[cluster]"'
         raise UsageError("E-DASK", f"Dask is not installed ({error})", hint=hint) from None
@@ -142,8 +142,7 @@ def dask(address: str) -> Runner:
         except (OSError, ValueError) as error:
             raise UsageError("E-DASK", f"no Dask scheduler at {address}: {error}") from None
         try:
-            futures = client.map(work, list(tasks), pure=False)
-            for future in as_completed(futures):
+            for future in client.map(work, list(tasks), pure=False):
                 yield future.result()
         finally:
             client.close()
