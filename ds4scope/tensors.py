@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from parser.errors import UsageError
 from replay.config import ServerConfig
@@ -18,10 +18,21 @@ from replay.workload import Workload
 if TYPE_CHECKING:
     from replay.backends.mlx import Progress
     from replay.backends.result import RewindView, TensorResult
+    from replay.costs import FittedCosts
+
+
+#: tokens that `--costs device` prefills to see how the cost grows with depth
+MEASURED_DEPTH: Final = 16384
 
 
 def register(parser: argparse.ArgumentParser) -> None:
-    """Options that only `--backend mlx` reads."""
+    """Options of the tensor backend, and the costs it can measure."""
+    parser.add_argument(
+        "--costs",
+        choices=("log", "device"),
+        default="log",
+        help="seconds from the log, or measured on --device",
+    )
     group = parser.add_argument_group("tensors", "What --backend mlx takes.")
     group.add_argument(
         "--device", choices=("auto", "metal", "cuda", "cpu"), default="auto", help="where MLX runs"
@@ -50,6 +61,22 @@ def carry_out(
     )
     with progress_bar() as progress:
         return carry_out(workload, configs, log, outcome, options, progress)
+
+
+def device_costs(args: argparse.Namespace, config: ServerConfig) -> FittedCosts:
+    """What the small model of the server's family takes on this device (`--costs device`)."""
+    import tempfile
+
+    from replay.backends.device import open_device
+
+    device = open_device(args.device)
+    from replay.backends.measure import costs, measure
+    from replay.backends.small import SmallEngine
+    from replay.models.scale import Scale
+
+    engine = SmallEngine(config.family, device, Scale(1), config.ring)
+    with tempfile.TemporaryDirectory(dir=args.work_dir) as folder:
+        return costs(measure(engine, Path(folder), min(MEASURED_DEPTH, config.ctx)), config)
 
 
 def _samples(text: str) -> int | None:
@@ -105,7 +132,7 @@ def _check_lines(result: TensorResult) -> list[str]:
     kinds = ", ".join(sorted({check.kind for check in result.checks})) or "none"
     worst = max((check.difference for check in result.checks), default=0.0)
     head = f"logits: {len(result.checks)} comparisons ({kinds}), largest difference {worst:g}"
-    differ = [check for check in result.checks if check.difference]
+    differ = [check for check in result.checks if not check.holds]
     return [
         head,
         *(f"  request {c.request}, {c.kind}: {c.difference:g} from {c.against}" for c in differ),

@@ -51,6 +51,10 @@ def run(args: argparse.Namespace) -> int:
     expected = [Expectation.parse(text) for text in args.expect]
     options = server_options(args)
     made = study(args, args.input, declared(args))
+    if args.costs == "device":
+        from ds4scope.tensors import device_costs
+
+        made.costs = device_costs(args, made.configs(**options)[0])
     log: list[Any] = []
     predicted = made.run(log if args.emit_log or args.backend != "counts" else None, **options)
     extra = _carried_out(args, made, options, log, predicted)

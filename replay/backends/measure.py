@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -45,7 +46,7 @@ def measure(engine: Engine, folder: Path, depth: int, stops: int = 4) -> Measure
     every = max(1, depth // stops)
     while session.length < depth:
         at, until = session.length, min(depth, session.length + CHUNK)
-        seconds = _timed(lambda at=at, until=until: session.extend(text[at:until]))
+        seconds = _timed(partial(session.extend, text[at:until]))
         out.prefill.append((at, until - at, seconds))
         if until // every > at // every or until == depth:
             _stop(out, engine, session.fork(), folder / "measured.safetensors", text)
@@ -66,16 +67,17 @@ def _stop(out: Measured, engine: Engine, session: Any, path: Path, text: Tokens)
     at = session.length
     pair = [session, session.fork()]
     for batch in (1, 2):
-        steps = [
-            _timed(lambda batch=batch: engine.decode(pair[:batch], [text[s.length] for s in pair[:batch]]))
-            for _ in range(STEPS)
-        ]
+        steps = [_timed(partial(_step, engine, pair[:batch], text)) for _ in range(STEPS)]
         out.decode.append((at, batch, median(steps)))
     size = 0
     for _ in range(3):
         size = engine.save(session, path)
     out.save.append((session.length, size, _timed(lambda: engine.save(session, path))))
     out.load.append((session.length, size, _timed(lambda: engine.load(path))))
+
+
+def _step(engine: Engine, residents: list[Any], text: Tokens) -> None:
+    engine.decode(residents, [text[resident.length] for resident in residents])
 
 
 def costs(measured: Measured, config: ServerConfig) -> FittedCosts:

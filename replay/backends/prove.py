@@ -92,4 +92,5 @@ class Prover:
         if a is None or b is None or one.length != other.length:
             return
         gap, same = float(np.abs(a - b).max()), bool(a.argmax() == b.argmax())
-        self.checks.append(Check(request, kind, against, one.length, gap, same))
+        allowed = self.engine.tolerance * float(np.abs(b).max())
+        self.checks.append(Check(request, kind, against, one.length, gap, same, allowed))

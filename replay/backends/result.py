@@ -29,6 +29,12 @@ class Check:
     position: int
     difference: float
     same_argmax: bool
+    allowed: float = 0.0
+
+    @property
+    def holds(self) -> bool:
+        """Within what is allowed, and the same first choice."""
+        return self.difference <= self.allowed and self.same_argmax
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +112,7 @@ class TensorResult:
     @property
     def agree(self) -> bool:
         """The tensors bear out every decision."""
-        return not self.unsound and self.exact
+        return not self.unsound and all(check.holds for check in self.checks)
 
     def as_json(self) -> dict[str, Any]:
         """For `tensors` beside the outcome (docs/outputs.md)."""

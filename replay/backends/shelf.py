@@ -54,7 +54,7 @@ class Shelf:
     @property
     def bytes_on_disk(self) -> int:
         """Bytes that the tensors take."""
-        return sum(kept.path.stat().st_size for kept in self.files.values() if kept.path is not None)
+        return sum(path.stat().st_size for path in self.folder.iterdir())
 
     def new_path(self) -> Path:
         """A path nobody has used."""
@@ -74,9 +74,15 @@ class Shelf:
     def drop(self, name: str) -> bool:
         """Delete a file; False if there is none of that name."""
         kept = self.files.pop(name, None)
-        if kept is not None and kept.path is not None:
-            kept.path.unlink(missing_ok=True)
+        for path in self._paths(kept):
+            path.unlink(missing_ok=True)
         return kept is not None
+
+    def _paths(self, kept: Kept | None) -> list[Path]:
+        """A checkpoint's file, and the one beside it that an mlx-lm model has."""
+        if kept is None or kept.path is None:
+            return []
+        return [path for path in self.folder.iterdir() if path.stem.split(".")[0] == kept.path.stem]
 
 
 def _digest(tokens: Tokens) -> bytes:

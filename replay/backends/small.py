@@ -13,7 +13,9 @@ from replay.models.snapshot import load_session, save_session
 
 
 class SmallEngine:
-    """A family's small model on a device."""
+    """A family's small model on a device. Two ways to a position give the same bits."""
+
+    tolerance = 0.0
 
     def __init__(self, family: str, device: Device, scale: Scale, ring: int | None = None) -> None:
         tile = TILE_CPU if device.kind == "cpu" else TILE_GPU

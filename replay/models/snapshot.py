@@ -39,13 +39,38 @@ def save_session(session: Session, path: Path) -> int:
     arrays["tokens"] = np.ascontiguousarray(session.tokens)
     if session.last is not None:
         arrays["last"] = np.ascontiguousarray(session.last)
-    header = _header(session.model, session.length)
+    return write_arrays(path, session.model.identity, arrays)
+
+
+def load_session(model: Model, path: Path) -> Session:
+    """The session that was saved. Raises `SnapshotError`, see `read_arrays`."""
+    arrays, session = read_arrays(path, model.identity), Session(model)
+    tokens, last = arrays.pop("tokens"), arrays.pop("last", None)
+    session.fill(tokens)
+    session.cache.load({name: mx.array(value) for name, value in arrays.items()}, len(tokens))
+    session.last = None if last is None else mx.array(last)
+    mx.eval(session.cache.arrays())
+    return session
+
+
+def write_arrays(path: Path, model: str, arrays: Arrays, **more: str) -> int:
+    """Write `arrays` and whose they are (`model`). -> bytes. Raises `SnapshotError` (E-KV-WRITE)."""
+    header = {"format": FORMAT, "version": VERSION, "model": model, **more}
     header["digest"] = digest(header, arrays)
     return _write(path, save(arrays, metadata=header))
 
 
-def _header(model: Model, tokens: int) -> dict[str, str]:
-    return {"format": FORMAT, "version": VERSION, "model": model.identity, "length": str(tokens)}
+def read_arrays(path: Path, model: str, **more: str) -> Arrays:
+    """What `write_arrays` wrote. Raises `SnapshotError`: E-KV-FOREIGN (another format, version or model),
+    E-KV-DAMAGED (cut, altered, unreadable)."""
+    header, arrays = _read(path)
+    for name, wanted in {"format": FORMAT, "version": VERSION, "model": model, **more}.items():
+        if header.get(name) != wanted:
+            found = header.get(name, "none")
+            raise SnapshotError("E-KV-FOREIGN", f"{name} is {found[:80]!r}, not {wanted!r}", path=str(path))
+    if header.get("digest") != digest(header, arrays):
+        raise SnapshotError("E-KV-DAMAGED", "the digest does not fit the contents", path=str(path))
+    return arrays
 
 
 def digest(header: Mapping[str, str], arrays: Mapping[str, NDArray[Any]]) -> str:
@@ -71,25 +96,6 @@ def _write(path: Path, content: bytes) -> int:
             "E-KV-WRITE", f"checkpoint not written: {reason}", path=str(path), hint=hint
         ) from error
     return len(content)
-
-
-def load_session(model: Model, path: Path) -> Session:
-    """The session that was saved. Raises `SnapshotError`: E-KV-FOREIGN (another format, version or model),
-    E-KV-DAMAGED (cut, altered, unreadable)."""
-    header, arrays = _read(path)
-    for name, wanted in _header(model, 0).items():
-        if name != "length" and header.get(name) != wanted:
-            found = header.get(name, "none")
-            raise SnapshotError("E-KV-FOREIGN", f"{name} is {found[:80]!r}, not {wanted!r}", path=str(path))
-    if header.get("digest") != digest(header, arrays):
-        raise SnapshotError("E-KV-DAMAGED", "the digest does not fit the contents", path=str(path))
-    session = Session(model)
-    session.fill(arrays.pop("tokens"))
-    last = arrays.pop("last", None)
-    session.cache.load({name: mx.array(value) for name, value in arrays.items()}, int(header["length"]))
-    session.last = None if last is None else mx.array(last)
-    mx.eval(session.cache.arrays())
-    return session
 
 
 def _read(path: Path) -> tuple[dict[str, str], Arrays]:

@@ -64,7 +64,7 @@ class Listed:
 class ListEngine:
     """The cache's reach by family: rows can be cut anywhere, a ring 12 tokens back, recurrent state nowhere."""
 
-    name = "lists"
+    name, tolerance = "lists", 0.0
 
     def __init__(self, family):
         self.family = family
