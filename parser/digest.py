@@ -27,8 +27,8 @@ _REASON: Final = re.compile(
 )
 _INT: Final = r"\d{1,3}(?:[,_' ]\d{3})+|\d+"
 _SPAN: Final = re.compile(r"\b(\d+)\.\.(\d+)(?::(\d+))?")
-_KEY: Final = re.compile(r"\b(?P<key>[A-Za-z][\w.-]*)(?:\s?=\s?|:\s)(?P<value>\"[^\"]*\"|[^\s,;)]+)")
-_SIZE: Final = re.compile(r"(?P<n>\d[\d,]*(?:\.\d+)?)\s?(?P<unit>[KMGT])i?B\b")
+_KEY: Final = re.compile(r"\b(?P<key>[A-Za-z][\w.-]{0,40})(?:\s?=\s?|:\s)(?P<value>\"[^\"]*\"|[^\s,;)]+)")
+_SIZE: Final = re.compile(r"(?<![\d,.])(?P<n>\d[\d,]*(?:\.\d+)?)\s?(?P<unit>[KMGT])i?B\b")
 _SECONDS: Final = re.compile(
     r"(?<![\w.=])~?(?P<n>\d+(?:[.,]\d+)?)\s?(?P<unit>ms|s|secs?|seconds?|mins?|minutes?|h|hours?)\b"
 )
@@ -37,14 +37,14 @@ _LONG: Final = re.compile(  # 13 min 22 s, 1h 5m 3s
     r"(?P<s>\d+(?:\.\d+)?)\s?s(?:ec(?:ond)?s?)?\b"
 )
 _HITS: Final = re.compile(r"\bhits?\s*[:=]?\s*(?P<a>\d{1,9})\b|\b(?P<b>\d{1,9})\s+hits?\b(?!\s*[:=]?\s*\d)")
-_RATE: Final = re.compile(r"(?P<n>\d+(?:\.\d+)?)\s?(?:t|tok|tokens)/s(?:ec)?\b")
+_RATE: Final = re.compile(r"(?<![\d.])(?P<n>\d+(?:\.\d+)?)\s?(?:t|tok|tokens)/s(?:ec)?\b")
 _TOKENS: Final = re.compile(
-    rf"(?P<n>{_INT}|\d+(?:\.\d+)?)\s?(?P<k>[kK])?\s?"
+    rf"(?<![\d.,])(?P<n>{_INT}|\d+(?:\.\d+)?)\s?(?P<k>[kK])?\s?"
     r"(?:fresh |new |cached |prompt |reused )?tok(?:ens?)?\b(?!/)"
 )
 _TIMES: Final = re.compile(r"(?<!\w)[x×]\s?(?P<a>\d{1,6})\b|\b(?P<b>\d{1,6})\s?(?:[x×](?!\w)|times\b)")
 _AFTER_VERB: Final = re.compile(
-    rf"\s*[:=]?\s*(?P<n>{_INT}|\d+(?:\.\d+)?(?=[kK]\b))(?P<k>[kK]\b)?(?![\d.]*\s?(?:s\b|ms\b|[KMG]i?B|%|min|t/s|:|\.\.))"
+    rf"\s*(?:[:=]\s*)?(?P<n>{_INT}|\d+(?:\.\d+)?(?=[kK]\b))(?P<k>[kK]\b)?(?![\d.]*\s?(?:s\b|ms\b|[KMG]i?B|%|min|t/s|:|\.\.))"
 )
 _ARROWS: Final = "←→⟵⟶⇐⇒<-=#"
 _ERROR: Final = re.compile(r"""(?:finish=error\s+|error=)["'(]([^"')]*)["')]""")

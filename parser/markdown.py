@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from parser.peel import unmarked, visible
+from parser.peel import in_pieces, unmarked, visible
 
 _QUOTE: Final = re.compile(r"\s{0,3}(?:>|&gt;)[ \t]?")
 _MARK: Final = re.compile(r"(?P<before>\s*(?:(?:[-*+]|\d{1,3}[.)])\s+)?)(?P<mark>`{3,}|~{3,})(?P<rest>.*)")
@@ -25,6 +25,8 @@ _TABLE_RULE: Final = re.compile(
     r"\s*\|?[ \t]*:?-{2,}:?[ \t]*(?:\|[ \t]*:?-{2,}:?[ \t]*)*\|?\s*|[\s+|=_-]*[+|][\s+|=_-]*"
 )
 _ROW: Final = re.compile(r"\s*\|.*[^|\s].*\|?\s*", re.DOTALL)
+
+_LONGEST_MARK: Final = 300
 
 #: Marks of what was left out: they count as nothing.
 ELISION: Final = re.compile(
@@ -212,14 +214,18 @@ def physical_lines(data: bytes) -> Iterator[Physical]:
     lines = data.split(b"\n")
     for number, raw in enumerate(lines, start=1):
         below = lines[number].decode("utf-8", "replace") if number < len(lines) else ""
-        for text, place in reader.read(raw.decode("utf-8", "replace").rstrip("\r"), below.rstrip("\r")):
-            yield Physical(number, offset, len(raw), text, place, reader.block)
+        for part in in_pieces(raw.decode("utf-8", "replace").rstrip("\r")):
+            for text, place in reader.read(part, below.rstrip("\r")):
+                yield Physical(number, offset, len(raw), text, place, reader.block)
         offset += len(raw) + 1
 
 
 def is_nothing(text: str) -> bool:
     """Blank lines, rules of tables, and marks of what was left out."""
-    return not text.strip() or bool(ELISION.fullmatch(text)) or bool(_TABLE_RULE.fullmatch(text))
+    bare = text.strip()
+    if len(bare) > _LONGEST_MARK:
+        return set(bare) <= set("|-=+_:.*~ ")
+    return not bare or bool(ELISION.fullmatch(bare)) or bool(_TABLE_RULE.fullmatch(bare))
 
 
 def _text_of(rest: str) -> str:
@@ -245,7 +251,8 @@ def _is_row(text: str) -> bool:
 
 def is_table_rule(text: str) -> bool:
     """The line between the head and the body of a table."""
-    return bool(_TABLE_RULE.fullmatch(text)) and bool(text.strip())
+    bare = text.strip()
+    return 0 < len(bare) <= _LONGEST_MARK and bool(_TABLE_RULE.fullmatch(bare))
 
 
 def _unquoted(text: str) -> tuple[str, int]:

@@ -27,6 +27,10 @@ _FIRST_WORD: Final = re.compile(
     r"|rewound|rewind|GLM|multimodal|responses|anthropic|thinking|vision|decode|slot|persisting|shutdown|context"
     r"|batched|listening|incomplete|session|exact|MTP|tracing|failed|\d+ resident)"
 )
+#: What begins a line of its own, even a cut one.
+_HEAD: Final = re.compile(
+    r"(?:live kv|kv cache|KV disk|(?:chat|completion) ctx=|tool calls ctx=|decode batch|context buffers|persisting) ?"
+)
 _OTHER_PROGRAM: Final = re.compile(r"\s*(?:ds4[\w-]*|tp|[\w-]+ worker): ")
 _TICKS: Final = re.compile(r"`+")
 #: How a line of a request must begin where it stands in back quotes in prose (rule 4).
@@ -130,7 +134,11 @@ class Offers:
         best, end, tries = found, at, [found]
         for ahead in range(at, min(at + MAX_JOINED, len(self.lines))):
             text, alone = self.going_on(self.lines[ahead], self.lines[at - 1])
-            if text is None or (alone[0] and is_event(best.event)):
+            if (
+                text is None
+                or ("=" in found.line.text and _HEAD.match(text))
+                or (alone[0] and is_event(best.event))
+            ):
                 break
             tries = [self.longer(one, glue, text, ahead) for one in tries for glue in self.glues(ahead)]
             longest = max(tries, key=_gain, default=found)

@@ -83,16 +83,19 @@ _ESCAPED: Final = re.compile(r"\\([_*|<>\[\]`#~&.()!=-])")
 _QUOTES: Final = str.maketrans("“”„‟″‘’‚‛′＝", "\"\"\"\"\"'''''=")
 
 _REMARK: Final = re.compile(
-    r"""[ \t]+(?:(?:←|⟵|⇐|<-+|<==?|→|⟶|⇒|-+>|==?>|\#|✓|✗|❌|⚠).*|(?://|;;|--|—|–)(?:[ \t].*)?)$"""
-    r"""|[ \t]+[(\[]\s*(?:[x×]\s?\d+|\d+\s?[x×]|\d+\s+times|repeated.*|same.*)\s*[)\]]$|[ \t]+[x×]\s?\d+$"""
+    r"""(?<![ \t])[ \t]+(?:(?:←|⟵|⇐|<-+|<==?|→|⟶|⇒|-+>|==?>|\#|✓|✗|❌|⚠).*|(?://|;;|--|—|–)(?:[ \t].*)?)$"""
+    r"""|(?<![ \t])[ \t]+[(\[]\s*(?:[x×]\s?\d+|\d+\s?[x×]|\d+\s+times|repeated.*|same.*)\s*[)\]]$|(?<![ \t])[ \t]+[x×]\s?\d+$"""
 )
-_PAREN: Final = re.compile(r"[ \t]+\((?P<inner>[^()]*)\)[.,;]?$")
+_PAREN: Final = re.compile(r"(?<![ \t])[ \t]+\((?P<inner>[^()]*)\)[.,;]?$")
 _OWN_PAREN: Final = re.compile(
     r"budget=|ctx=|\d+ tokens,|[\d.]+%|[\d.]+ MiB with safety|\d+ calls recovered|stripped"
 )
 _RAW_TEXT: Final = re.compile(r"text_snippet: |dsml_snippet: ")
+MAX_TEXT: Final = 4096  # characters of a line that are read
+_RAW_BYTES: Final = 500
+_GLUED_OR_RAW: Final = re.compile(rf"(?P<raw>{_RAW_TEXT.pattern})|{_GLUED.pattern}")
 _ELISION: Final = re.compile(r"\.\.\.|…|\[snip\]|<snip>|\[cut\]")
-_CUT_TOKEN: Final = re.compile(r"[ \t]+[A-Za-z_]+=[^\s\"]*[^\s\"=.…](?:\.\.\.|…)$")
+_CUT_TOKEN: Final = re.compile(r"(?<![ \t])[ \t]+[A-Za-z_]+=[^\s\"]*[^\s\"=.…](?:\.\.\.|…)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +117,20 @@ def visible(text: str) -> str:
     """The line without colour codes (also made visible, or without their escape byte) and unseen characters;
     odd spaces become plain ones. Tabs stay."""
     return _SPACES.sub(" ", _INVISIBLE.sub("", _COLOURS.sub("", text)))
+
+
+def in_pieces(text: str) -> list[str]:
+    """A very long line cut where other lines of the server stand glued in it, each piece bounded; any other line
+    as it is. What lies beyond the bound is no line of a log."""
+    if len(text) <= MAX_TEXT:
+        return [text]
+    cuts, after = [0], 0
+    for match in _GLUED_OR_RAW.finditer(text):
+        if match["raw"]:
+            after = match.end() + _RAW_BYTES
+        elif match.start() >= after and match.start() > 0:
+            cuts.append(match.start())
+    return [text[one:two][:MAX_TEXT] for one, two in zip(cuts, [*cuts[1:], len(text)], strict=True)]
 
 
 def unmarked(text: str) -> list[str]:

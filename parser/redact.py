@@ -38,12 +38,13 @@ _ENGINE: Final = re.compile(
     r"\bds4[\w-]*: +(?!ds4)|\btp: |\bworker: |^tensor parallelism|^\s*(?:GLM|DSML|MTP)\b"
 )
 _SNIPPET: Final = re.compile(r"\b(?P<what>text_snippet|dsml_snippet): ")
+_LONGEST: Final = 32 << 10  # bytes of a line that are read
 _SNIPPET_BYTES: Final = {"text_snippet": 301, "dsml_snippet": 500}
 
 _LISTS: Final = re.compile(r"(?P<key>\b(?:ids|names)=\[)(?P<list>[^\]]*)")
 _ID: Final = re.compile(r"\b(?:toolu|call|fc|rs|msg|resp|chatcmpl(?:-tool)?|req)_[A-Za-z0-9]{4,80}\b")
 _HASH: Final = re.compile(r"(?<![\w.])(?=[0-9a-f]*[a-f])(?=[0-9a-f]*\d)[0-9a-f]{8,64}(?![\w-])")
-_MAIL: Final = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
+_MAIL: Final = re.compile(r"(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
 _MENTION: Final = re.compile(r"(?<![\w@/])@[A-Za-z][\w-]{2,38}\b")
 _URL: Final = re.compile(
     r"\b(?P<scheme>[a-z][a-z0-9+.-]{1,12}://)(?P<host>\[[0-9a-fA-F:]+\]|[^\s/:\"'<>)\]\0]+)(?P<port>:\d+)?(?P<path>/[^\s\"'<>)\]]*)?"
@@ -52,7 +53,7 @@ _ADDRESS: Final = re.compile(
     r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?!\w|\.\d)|(?<![\w:])(?:[0-9a-f]{1,4}:){3,7}[0-9a-f]{1,4}(?![\w:])"
 )
 _PATH: Final = re.compile(
-    r"(?<![\w/<])(?:~|\.{1,3}|…|[A-Za-z]:)?[/\\](?:[\w@%+=~.,…-]+[/\\])*[\w@%+=~.,…-]+|(?<![\w/])[\w.-]+/[\w.-]+\.(?:kv|gguf|log|txt)\b"
+    r"(?<![\w/<])(?:~|\.{1,3}|…|[A-Za-z]:)?[/\\](?:[\w@%+=~.,…-]+[/\\])*[\w@%+=~.,…-]+|(?<![\w/.-])[\w.-]+/[\w.-]+\.(?:kv|gguf|log|txt)\b"
 )
 _ENDPOINT: Final = re.compile(r"/v1/|/debug/(?:bench|prefill|levers)")
 _FILE: Final = re.compile(r"(?<![\w/.-])[\w.-]+\.(?:gguf|kv|safetensors)\b")
@@ -158,10 +159,11 @@ class Redactor:
 
     def line(self, raw: bytes) -> bytes:
         """One physical line, without its line end."""
-        text = raw.decode("utf-8", "surrogateescape")
+        text = raw[:_LONGEST].decode("utf-8", "surrogateescape")
         if self.room <= 0 and not self.body and _CLEAN.fullmatch(text):
             return raw
-        return self._line(text).encode("utf-8", "surrogateescape")
+        tail = re.sub(rb"[^\s]", b"x", raw[_LONGEST:])  # nothing that the server prints is so long
+        return self._line(text).encode("utf-8", "surrogateescape") + tail
 
     def _line(self, text: str) -> str:
         if self.room > 0 and (tail := self._snippet_goes_on(text)) is not None:

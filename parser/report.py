@@ -27,7 +27,7 @@ _LOG_LINE: Final = re.compile(
     rb"|\b(?:kv cache|live|KV disk|decode batch) .*=\d|\bprompt done|^\s*(?:\.\.\.|\xe2\x80\xa6)"
 )
 _DOTS: Final = re.compile(r"\.\.\.|…")
-_PROSE: Final = re.compile(rb"(?:[A-Za-z\x80-\xff,'()-]{2,}[ ,;:.!?]+){6}")
+_PROSE: Final = re.compile(rb"(?:(?<![\w=])[A-Za-z\x80-\xff'()-]{2,24}[,;:.!?]? ){6}")
 
 
 def is_report(source: Source) -> bool:
@@ -35,9 +35,9 @@ def is_report(source: Source) -> bool:
     name = source.name.lower().removesuffix(".gz").removesuffix(".zst")
     if name.endswith(_REPORT_NAMES):
         return True
-    lines = [line for line in source.head.split(b"\n")[:4000] if line.strip()]
+    lines = [line[:2000] for line in source.head.split(b"\n")[:4000] if line.strip()]
     logged = sum(bool(_LOG_LINE.search(line)) for line in lines)
-    marked = lines[0].lstrip().startswith((b"```", b"> "))
+    marked = bool(lines) and lines[0].lstrip().startswith((b"```", b"> "))
     if logged >= 0.8 * len(lines) and not marked:
         return False  # a log; fences and prose in it are text of the model
     if len(source.head) < HEAD_BYTES:

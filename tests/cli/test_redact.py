@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ds4scope.cli import main
@@ -145,7 +145,8 @@ def test_a_cut_hash_stays_the_beginning_of_the_whole_one():
     assert names.path(f".../{whole[:8]}....kv") == f".../{names.hex(whole)[:8]}....kv"
 
 
-@given(st.sets(st.text("0123456789abcdef", min_size=8, max_size=8), min_size=2))
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(st.sets(st.integers(0, 2**32 - 1).map(lambda n: f"{n:08x}"), min_size=2, max_size=8))
 def test_different_hashes_stay_different(hashes):
     names = Pseudonyms(KEY)
     assert len({names.hex(one) for one in hashes}) == len(hashes)
@@ -207,7 +208,7 @@ def test_prose_and_figures_of_a_report_stay():
     assert redacted(text, report=True) == text
 
 
-@settings(deadline=None)
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.binary(max_size=300))
 def test_no_bytes_break_it(data):
     for report in (False, True):

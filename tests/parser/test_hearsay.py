@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from parser.digest import digest, facts, number
@@ -217,7 +217,7 @@ def test_statements_stand_in_order_with_their_lines():
     ]  # fmt: skip
 
 
-@settings(deadline=None)
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.text(alphabet=" =:.,0123456789kKMGiBs/t→-x×()[]\"'|storedhvicmng_", max_size=120))
 def test_no_text_breaks_it(text):
     digest(text)

@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from parser.event import KINDS
@@ -196,7 +196,7 @@ def test_a_line_counts_in_every_block(look, block):
     assert counts(BEFORE + "\n".join(BLOCKS[block](lines)) + AFTER) == EXPECTED
 
 
-@settings(deadline=None)
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(look=st.sampled_from(sorted(LINES)), block=st.sampled_from(sorted(BLOCKS)[:16]))
 def test_looks_and_blocks_combine(look, block):
     lines = [LINES[look](line, n) for n, line in enumerate(LOG[:5], 1)]
@@ -420,7 +420,7 @@ def test_a_report_is_told_from_a_log(tmp_path, name, text, report):
     assert is_report(source) is report
 
 
-@settings(deadline=None)
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.text(alphabet='`>|~# \n\t-*:.…<!>abkv=0123456789[]{}"\\', max_size=400))
 def test_no_text_breaks_it(text):
     lines, _ = read(text)
@@ -430,7 +430,7 @@ def test_no_text_breaks_it(text):
         assert line.offset >= 0 and line.offset + line.length <= len(text.encode())
 
 
-@settings(deadline=None)
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.binary(max_size=300))
 def test_no_bytes_break_it(data):
     read(data)
