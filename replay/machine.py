@@ -8,7 +8,6 @@ long it takes. As long as nothing else can happen, many pieces and steps are one
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections import deque
 from collections.abc import Generator
 
 from replay.config import ServerConfig
@@ -22,16 +21,17 @@ Op = str | float
 class Task:
     """A running request: positions `pos..end` are what it prefills or decodes now.
 
-    `start_s`: the dispatch. `step`: prefill hands control back at multiples of it that a sync meets (R5.3),
+    `start_s`: the dispatch; `since_s`: when it asked for the lock. `step`: prefill hands control back at multiples of it that a sync meets (R5.3),
     0 for none. `began` is where control was given away last. `met` caches the next such position for pieces of `quantum`, which end at `origin` + k pieces.
     """
 
     __slots__ = (
-        "began", "doing", "end", "gen", "met", "origin", "pos", "quantum", "request", "slot", "start_s", "step",
+        "began", "doing", "end", "gen", "met", "origin", "pos", "quantum", "request", "since_s", "slot", "start_s", "step",
     )  # fmt: skip
 
     def __init__(self, slot: int, request: int, start_s: float) -> None:
-        self.slot, self.request, self.start_s = slot, request, start_s
+        self.slot, self.request = slot, request
+        self.start_s = self.since_s = start_s
         self.gen: Generator[Op, None, None]
         self.doing = ""
         self.pos = self.end = self.step = self.began = 0
@@ -49,7 +49,7 @@ class Machine:
     def __init__(self, config: ServerConfig, costs: Costs, log: list[Decision] | None) -> None:
         self.config, self.costs, self.log = config, costs, log
         self.now = 0.0
-        self.locks: deque[Task] = deque()
+        self.locks: list[Task] = []  # who waits for the lock, by how long
         self.running: list[Task] = []  # who prefills or decodes, by slot
         self.reset(config)
 
@@ -78,7 +78,7 @@ class Machine:
                 continue
             task.doing, task.met = op, -1
             if op == LOCK:
-                self.locks.append(task)
+                insort(self.locks, task, key=_since)
             elif op:
                 self._decode_due = self._decode_due or op == DECODE
                 insort(self.running, task, key=_slot)
@@ -209,6 +209,10 @@ class Machine:
                 through.append(task)
         for task in through:
             self.resume(task)
+
+
+def _since(task: Task) -> float:
+    return task.since_s
 
 
 def _slot(task: Task) -> int:

@@ -173,10 +173,6 @@ class Costs(Protocol):
         """Parse, render and tokenise a request, before it is queued (R2.1)."""
         ...
 
-    def start_s(self, prompt: int) -> float:
-        """From dispatch to the cache decision, besides stores and loads (rendering live text, lookups)."""
-        ...
-
     def prefill_s(self, start: int, end: int) -> float:
         """Evaluate positions `start..end`; must be additive: f(a, b) + f(b, c) = f(a, c)."""
         ...

@@ -81,7 +81,7 @@ class Server:
                 at_s, _, kind, what = heappop(heap)
                 self._happens(at_s, kind, what)
             elif machine.locks:
-                machine.resume(machine.locks.popleft())
+                machine.resume(machine.locks.pop(0))
             elif machine.running:
                 machine.advance(heap[0][0] if heap else math.inf)
             elif heap:

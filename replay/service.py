@@ -104,28 +104,34 @@ class Service:
         session.continued_last = 0
         task.pos = 0
         if self.tier.serves(bool(job.asked.images)):
-            job.locked = True
-            yield LOCK
-            self.machine.now = max(self.machine.now, task.start_s)
             yield from self._exchange(session, job, task)
         if not job.loaded:
             session.invalidate(self.forest.empty)
 
     def _exchange(self, session: Session, job: Job, task: Task) -> Steps:
-        """Step 10 (R5.4) and step 11 (R4.10-R4.13)."""
-        first = self.tier.policy.load_first
-        found = self._hit(job) if first else None
+        """Step 10 (R5.4) and step 11 (R4.10-R4.13), all of it behind the lock (R4.21)."""
+        job.locked = True
+        yield from self._lock(task, task.start_s)
+        at_s, first = self.machine.now, self.tier.policy.load_first
+        found = self._hit(job, at_s) if first else None
         if session.node.size >= self.config.kv_cache_min_tokens:
             yield from self._store(session, job, session.node, "evict", sound=session.valid)
         if not first:
-            found = self._hit(job)
+            found = self._hit(job, self.machine.now)
         if found is not None:
             yield from self._load(session, job, task, *found)
 
-    def _hit(self, job: Job) -> tuple[DiskFile, bool] | None:
+    def _lock(self, task: Task, since_s: float) -> Steps:
+        """Wait for the model as long as others that asked for it earlier (R4.21); a store inside a sync holds it
+        already, one between syncs and steps does not (seen in captures)."""
+        task.since_s = since_s
+        yield LOCK
+        self.machine.now = max(self.machine.now, since_s)
+
+    def _hit(self, job: Job, at_s: float) -> tuple[DiskFile, bool] | None:
         """The file that is read, and whether the hit deletes it (R4.12)."""
         found = self.tier.lookup(job.prompt.text)
-        return None if found is None else (found, self.tier.use(found, self.machine.now))
+        return None if found is None else (found, self.tier.use(found, at_s))
 
     def _load(self, session: Session, job: Job, task: Task, file: DiskFile, consumed: bool) -> Steps:
         """R4.11: the stored tokens, then the rest of the prompt's text; image state is dropped (R3.15)."""
@@ -167,18 +173,18 @@ class Service:
         if cold and cold < total:
             if not (yield from self._evaluate(session, job, task, cold)):
                 return False
-            yield from self._store_cold(session, job, cold)
-            yield from self._continue(session, job, cold, within=True)
+            yield from self._store_cold(session, job, task, cold)
+            yield from self._continue(session, job, task, cold, within=True)
         if not (yield from self._evaluate(session, job, task, total)):
             return False
         session.node = job.effective
-        yield from self._continue(session, job, total)
+        yield from self._continue(session, job, task, total)
         session.clear_bindings()
         session.images = job.asked.images
         if self.log is not None:
             self.log.append(PromptDone(self.machine.now, job.asked.request, session.number))
         if cold == total:
-            yield from self._store_cold(session, job, cold)
+            yield from self._store_cold(session, job, task, cold)
         return True
 
     def _evaluate(self, session: Session, job: Job, task: Task, target: int) -> Generator[Op, None, bool]:
@@ -219,10 +225,10 @@ class Service:
             return
         first = config.batched and not start and pos <= min(config.prefill_quantum, config.chunk)
         if not first:
-            yield from self._continue(session, job, pos, within=True)
+            yield from self._continue(session, job, task, pos, within=True)
         again = config.batched and pos < target and task.on_grid and config.family != "glm"
         if again:
-            yield from self._continue(session, job, pos, within=True)
+            yield from self._continue(session, job, task, pos, within=True)
 
     # -- stores --------------------------------------------------------------------------------------------
 
@@ -250,14 +256,15 @@ class Service:
         aligned = (total - trim) // align * align if total > least + trim else 0
         return aligned if aligned >= least else total
 
-    def _store_cold(self, session: Session, job: Job, tokens: int) -> Steps:
+    def _store_cold(self, session: Session, job: Job, task: Task, tokens: int) -> Steps:
         """R5.1; it also stands for a continued store at the same length (R5.2)."""
         assert job.effective is not None
         node = self.forest.cut(job.effective, tokens)
+        yield from self._lock(task, self.machine.now)
         if (yield from self._store(session, job, node, "cold")):
             session.continued_last = tokens
 
-    def _continue(self, session: Session, job: Job, pos: int, *, within: bool = False) -> Steps:
+    def _continue(self, session: Session, job: Job, task: Task, pos: int, *, within: bool = False) -> Steps:
         """R5.2: a continued store, if the length is a multiple of the step that was not stored yet. `within` a
         sync GLM and V4.1 have no valid checkpoint (R5.3)."""
         config = self.config
@@ -269,6 +276,8 @@ class Service:
         if not self.tier.serves(bool(job.asked.images)):
             return
         sound = not (within and config.family == "glm")
+        if not within:
+            yield from self._lock(task, self.machine.now)
         if (yield from self._store(session, job, session.node, "continued", sound=sound)):
             session.continued_last = pos
 
@@ -289,7 +298,7 @@ class Service:
             yield DECODE
             if task.pos < end and not job.cut:
                 session.node = self.forest.cut(whole, task.pos)
-                yield from self._continue(session, job, task.pos)
+                yield from self._continue(session, job, task, task.pos)
         extra = 1 if job.failed and task.pos < whole.size else 0
         session.node = self.forest.cut(whole, task.pos + extra)
         job.generated = min(asked.generated, task.pos - prompt.size)

@@ -338,8 +338,6 @@ class Oracle:
             slot.cont = 0
             if self.disk_for(a.images):
                 locked = True
-                yield "lock"
-                self.now = max(self.now, task.t)
                 yield from self.exchange(slot, job, task)
             if not job.loaded:
                 self.invalidate(slot)
@@ -364,6 +362,7 @@ class Oracle:
 
     def exchange(self, slot, job, task):
         load_first = self.c.store == "load-before-store"
+        yield from self.lock(task, task.t)
         file = self.hit(job.prompt) if load_first else None
         if len(slot.live) >= self.c.kv_cache_min_tokens:
             _, seconds = self.store(slot, slot.live, "evict", job, slot.valid)
@@ -380,6 +379,11 @@ class Oracle:
         job.eff = self.splice(slot.live, len(file.key), job)
         task.pos = len(file.tokens)
         yield self.costs.load_s(len(file.tokens), file.size)
+
+    def lock(self, task, since):
+        task.since = since
+        yield "lock"
+        self.now = max(self.now, since)
 
     def hit(self, tokens):
         file = self.lookup(tokens)
@@ -401,17 +405,20 @@ class Oracle:
         if cold and cold < total:
             if not (yield from self.evaluate(slot, job, task, cold)):
                 return False
+            yield from self.lock(task, self.now)
             if (yield from self.put(slot, job, cold, "cold")):
                 slot.cont = cold
-            yield from self.continued(slot, job, cold, True)
+            yield from self.continued(slot, job, task, cold, True)
         if not (yield from self.evaluate(slot, job, task, total)):
             return False
         slot.live = job.eff
-        yield from self.continued(slot, job, total, False)
+        yield from self.continued(slot, job, task, total, False)
         slot.resp = slot.anth = slot.think = None
         slot.images = job.a.images
-        if cold == total and (yield from self.put(slot, job, cold, "cold")):
-            slot.cont = cold
+        if cold == total:
+            yield from self.lock(task, self.now)
+            if (yield from self.put(slot, job, cold, "cold")):
+                slot.cont = cold
         return True
 
     def cold_length(self, job, total):
@@ -455,9 +462,9 @@ class Oracle:
                 continue
             first_silent = c.batched and start == 0 and p <= min(c.prefill_quantum, c.chunk)
             if not first_silent:
-                yield from self.continued(slot, job, p, True)
+                yield from self.continued(slot, job, task, p, True)
             if c.batched and p < target and piece_end and not glm:
-                yield from self.continued(slot, job, p, True)
+                yield from self.continued(slot, job, task, p, True)
         if job.cut:
             return False
         if stop < target or (fault and fault.phase == "prefill" and target == len(job.eff)):
@@ -465,7 +472,7 @@ class Oracle:
             return False
         return True
 
-    def continued(self, slot, job, p, within):
+    def continued(self, slot, job, task, p, within):
         c = self.c
         align = c.kv_cache_boundary_align_tokens
         step = -(-c.kv_cache_continued_interval_tokens // align) * align
@@ -473,6 +480,8 @@ class Oracle:
             return
         if (within and p <= job.cached) or not self.disk_for(job.a.images):
             return
+        if not within:
+            yield from self.lock(task, self.now)
         if (yield from self.put(slot, job, p, "continued", not (within and c.family == "glm"))):
             slot.cont = p
 
@@ -496,7 +505,7 @@ class Oracle:
             yield "decode"
             if task.pos < end and not job.cut:
                 slot.live = whole[: task.pos]
-                yield from self.continued(slot, job, task.pos, False)
+                yield from self.continued(slot, job, task, task.pos, False)
         p = task.pos
         extra = 1 if job.failed and p < len(whole) else 0
         slot.live = whole[: p + extra]
@@ -641,6 +650,7 @@ class Oracle:
             task.doing = op
             if op == "lock":
                 self.locks.append(task)
+                self.locks.sort(key=lambda t: t.since)
             elif op:
                 self.running[task.n] = task
                 self.decode_due = self.decode_due or op == "decode"
