@@ -9,7 +9,7 @@ from parser.reading import Reading
 from parser.request import Request
 from replay.arrivals import Arrivals
 from replay.evidence import Evidence
-from replay.rope import Rope, length, rest
+from replay.rope import Piece, Rope, join, length, rest
 from replay.strings import canonical, live, visible
 from replay.weave import Woven
 from replay.workload import FINISHES, Asked, Image
@@ -28,6 +28,8 @@ class Parts:
     #: index -> tool call ids, whether their raw text was kept
     calls: Mapping[int, tuple[tuple[str, ...], bool]]
     images: Mapping[int, tuple[Image, ...]]
+    #: index -> tokens that its answer would have had besides those it has
+    unsaid: Mapping[int, int]
     #: index -> words of what the log left open
     open_to: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 
@@ -43,7 +45,7 @@ def asked(parts: Parts, index: int) -> Asked:
         request=request.request,
         prompt=prompt,
         reply=reply,
-        generated=_generated(request, reply),
+        generated=length(reply) if index in parts.unsaid else _generated(request, reply),
         conversation=f"c{parts.talk[index] + 1}",
         api=_api(parts, index),
         tools="TOOLS" in request.flags,
@@ -83,12 +85,14 @@ def _reply(parts: Parts, index: int) -> Rope:
     """What stands in the slot behind the effective prompt."""
     request = parts.evidence.requests[index]
     effective = request.prompt_tokens or request.canonical_prompt_tokens or 0
-    return rest(parts.woven.ropes[live(index)], effective)
+    said = rest(parts.woven.ropes[live(index)], effective)
+    unsaid = parts.unsaid.get(index, 0)
+    return join(said, [Piece(f"x{request.request}", 0, unsaid)]) if unsaid else said
 
 
 def _generated(request: Request, reply: Rope) -> int:
     """As printed; a log that does not say it shows what the slot held behind the prompt."""
-    return min(request.generated_tokens, length(reply)) if request.generated_tokens is not None else length(reply)
+    return length(reply) if request.generated_tokens is None else min(request.generated_tokens, length(reply))
 
 
 def _shown(parts: Parts, index: int) -> Rope | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import median
 
 from parser.errors import InputError
 from parser.reading import Reading
@@ -19,7 +20,7 @@ from replay.defaults import Defaults
 from replay.evidence import Evidence, gather
 from replay.fitting import fit
 from replay.notes import notes_of, opened_words
-from replay.operator import stops
+from replay.operator import cut_off, stops
 from replay.passed import passed_over
 from replay.pictures import pictures
 from replay.prefixes import Solution, grow, solve
@@ -64,7 +65,7 @@ def extract(reading: Reading) -> Extraction:
     parts = _parts(reading, evidence, solution, defaults, times, woven)
     ratio = bytes_per_token(evidence)
     workload = Workload(
-        segments=as_segments(woven.segments, bytes_of(evidence, woven, ratio)),
+        segments=as_segments(woven.segments | _unsaid_segments(parts), bytes_of(evidence, woven, ratio)),
         requests=tuple(asked(parts, index) for index in range(len(evidence.requests))),
         stops=stops(reading, times, costs),
         files=(),
@@ -126,8 +127,21 @@ def _parts(
     talk = {turn: number for number, talk in enumerate(defaults.talks) for turn in talk.turns}
     return Parts(
         reading, evidence, woven, times, talk, found, _calls(reading, evidence),
-        pictures(evidence, talk), opened_words(defaults, guessed, times),
+        pictures(evidence, talk),
+        _unsaid(reading),
+        opened_words(defaults, guessed, times),
     )  # fmt: skip
+
+
+def _unsaid(reading: Reading) -> dict[int, int]:
+    """Index -> tokens that a stop of the server kept unsaid: by default as many as a usual answer has."""
+    known = [r.generated_tokens for r in reading.requests if r.finish in ("stop", "tool_calls", "length")]
+    usual = max(1, round(median([tokens for tokens in known if tokens] or [1])))
+    return dict.fromkeys(cut_off(reading), usual)
+
+
+def _unsaid_segments(parts: Parts) -> dict[str, int]:
+    return {f"x{parts.evidence.requests[index].request}": tokens for index, tokens in parts.unsaid.items()}
 
 
 def _calls(reading: Reading, evidence: Evidence) -> Mapping[int, tuple[tuple[str, ...], bool]]:

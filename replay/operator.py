@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from parser.reading import Reading, ServerRun
 from parser.request import Request
@@ -22,8 +23,9 @@ def stops(reading: Reading, times: Arrivals, costs: FittedCosts) -> tuple[Stop, 
             continue
         first = next((r.request for r in reading.requests if r.run > run.run), None)
         cut = _cut_off(reading.requests, run, last=last)
-        if cut is not None:
-            found.append(_during(reading, times, costs, cut, clean=run.stopped))
+        if cut:
+            during = _during(reading, times, costs, cut[-1], clean=run.stopped)
+            found.append(during if last else replace(during, before=first))
         elif first is not None and not last:
             found.append(Stop(before=first, clean=run.stopped))
         elif last and run.stopped:
@@ -31,13 +33,22 @@ def stops(reading: Reading, times: Arrivals, costs: FittedCosts) -> tuple[Stop, 
     return tuple(found)
 
 
-def _cut_off(requests: Sequence[Request], run: ServerRun, *, last: bool) -> int | None:
-    """Index of the latest request that the stop cut off (at the end of a log it may just go on)."""
-    found = None
+def cut_off(reading: Reading) -> frozenset[int]:
+    """Indices of requests that a stop of the server cut off: their answers would have gone on."""
+    found: set[int] = set()
+    for number, run in enumerate(reading.runs):
+        found |= set(_cut_off(reading.requests, run, last=number + 1 == len(reading.runs)))
+    return frozenset(found)
+
+
+def _cut_off(requests: Sequence[Request], run: ServerRun, *, last: bool) -> list[int]:
+    """Indices of the requests that the stop cut off (at the end of a log they may just go on)."""
+    found = []
     for index, request in enumerate(requests):
-        unfinished = request.finish is None and not request.client_gone and not (last and not run.stopped)
+        open_end = request.line > 0 and request.finish is None and not request.client_gone
+        unfinished = open_end and request.prompt_line is not None and not (last and not run.stopped)
         if request.run == run.run and (request.error in _CUT_OFF or unfinished):
-            found = index
+            found.append(index)
     return found
 
 

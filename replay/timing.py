@@ -7,8 +7,8 @@ pauses of a client are as equal as the intervals let them be.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from statistics import median
 
 from parser.reading import Reading
@@ -16,6 +16,8 @@ from parser.request import Request
 from replay.strings import successors
 
 _SWEEPS = 200
+#: chunk or decoding lines beyond this number are not used to order requests
+_MOST_LINES = 200_000
 #: ways through all lines until their order holds
 _ROUNDS = 50
 
@@ -31,6 +33,8 @@ class Spans:
     first: list[int]
     began: list[int]
     last: list[int]
+    #: chunk and decoding lines beside those of other requests: event number, index, seconds after the start
+    between: list[tuple[int, int, float]] = field(default_factory=list)
 
     def overlap(self, one: int, other: int) -> bool:
         """Both were in the server at once."""
@@ -49,8 +53,45 @@ def spans(reading: Reading) -> Spans:
         began,
         last,
     )
+    out.between = _between(reading, out)
     _narrow(out)
     return out
+
+
+def _between(reading: Reading, out: Spans) -> list[tuple[int, int, float]]:
+    """Lines of a running request that stand right beside a line of another one: they order the two clocks."""
+    log = reading.events
+    if log is None or not any(out.overlap(i - 1, i) for i in range(1, len(out.first))):
+        return []
+    lines = sorted([*_progress(reading, out, "prefill_chunk"), *_progress(reading, out, "decoding")])
+    marks = sorted([*lines, *_marks(out)])
+    beside = {
+        mark
+        for one, other in zip(marks, marks[1:], strict=False)
+        if one[1] != other[1]
+        for mark in (one, other)
+    }
+    return [line for line in lines if line in beside]
+
+
+def _progress(reading: Reading, out: Spans, kind: str) -> Iterator[tuple[int, int, float]]:
+    log = reading.events
+    if log is None or not 0 < log.counts.get(kind, 0) <= _MOST_LINES:
+        return
+    wanted = ("seq", "span_end", "gen", "elapsed_s")
+    frame = log.frame(kind)
+    opened: dict[int, list[int]] = {}
+    for index, request in enumerate(reading.requests):
+        opened.setdefault(request.prompt_tokens or 0, []).append(index)
+    for row in frame.select([name for name in wanted if name in frame.columns]).iter_rows(named=True):
+        end, elapsed = row.get("span_end"), row.get("elapsed_s")
+        if end is None or elapsed is None:
+            continue
+        for index in opened.get(end - (row.get("gen") or 0), ()):
+            before = 0.0 if kind == "prefill_chunk" else reading.requests[index].prefill_s
+            if out.began[index] < row["seq"] < out.last[index] and before is not None:
+                yield row["seq"], index, before + elapsed
+                break
 
 
 def _places(reading: Reading) -> tuple[list[int], list[int]]:
@@ -98,7 +139,9 @@ def _narrow(out: Spans) -> None:
 def _marks(out: Spans) -> list[tuple[int, int, float]]:
     """Starts and ends in the order of their lines: event number, index, seconds after the start."""
     known = [i for i, low in enumerate(out.low) if low is not None]
-    return sorted([(out.began[i], i, 0.0) for i in known] + [(out.last[i], i, out.lasted[i]) for i in known])
+    ends = [(out.last[i], i, out.lasted[i]) for i in known]
+    lines = [line for line in out.between if out.low[line[1]] is not None]
+    return sorted([*((out.began[i], i, 0.0) for i in known), *ends, *lines])
 
 
 def _forward(low: list[float | None], marks: Sequence[tuple[int, int, float]]) -> None:
