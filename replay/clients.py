@@ -21,8 +21,11 @@ class Clients:
             (self._first if asked.after is None else self._after[asked.after]).append(asked)
         self._before: dict[int, list[Stop]] = defaultdict(list)
         self._during: dict[int, list[Stop]] = defaultdict(list)
+        self._gates: dict[Stop, list[Asked]] = {}
         self.last: list[Stop] = []
         for stop in workload.stops:
+            if stop.after is not None and stop.before is not None:
+                self._gates[stop] = []
             if stop.after is not None:
                 self._during[stop.after].append(stop)
             elif stop.before is not None:
@@ -47,3 +50,19 @@ class Clients:
     def stops_during(self, request: int) -> list[Stop]:
         """Stops of the server some time after a request was sent; each is given once."""
         return self._during.pop(request, [])
+
+    def hold(self, asked: Asked) -> bool:
+        """A request of a later process waits for the stop before that; True if it does."""
+        for stop in self._gates:
+            if stop.before is not None and asked.request >= stop.before:
+                self._gates[stop].append(asked)
+                return True
+        return False
+
+    def release(self, stop: Stop) -> list[Asked]:
+        """The requests that waited for this stop."""
+        return self._gates.pop(stop, [])
+
+    def overdue(self) -> Stop | None:
+        """A stop that others still wait for when nothing else can happen."""
+        return next((stop for stop, waiting in self._gates.items() if waiting), None)

@@ -86,6 +86,8 @@ class Server:
                 machine.advance(heap[0][0] if heap else math.inf)
             elif heap:
                 machine.now = heap[0][0]
+            elif (overdue := self.clients.overdue()) is not None:
+                self._stop(machine.now, overdue)
             elif self.clients.last:
                 self._stop(machine.now, self.clients.last.pop(0))
             else:
@@ -115,6 +117,8 @@ class Server:
 
     def _send(self, at_s: float, asked: Asked) -> None:
         """R2.1: parsed and tokenised before it is queued; a prompt that does not fit is refused."""
+        if self.clients.hold(asked):
+            return
         for stop in self.clients.stops_before(asked.request):
             self._stop(at_s, stop)
         for stop in self.clients.stops_during(asked.request):
@@ -258,3 +262,5 @@ class Server:
         if stop.before is not None or stop.after is not None:
             self._boot(self._up_s, self.dispatcher.queue)
             self._at(self._up_s, UP, None)
+        for asked in self.clients.release(stop):
+            self._at(self._up_s, SEND, asked)

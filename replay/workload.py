@@ -126,9 +126,9 @@ class Stop:
     """The operator stops the server and, unless this is the end, starts it again: slots are empty, files stay.
 
     When: just before request `before` is sent, or (a stop that interrupted requests) `delay_s` after request
-    `after` was sent; with neither, when the last request has ended. `clean`: SIGTERM, so running requests are
-    cut off and resident sessions persisted (R5.5); else the process was killed. `down_s`: seconds until it
-    serves again.
+    `after` was sent, and then no request from number `before` on is sent earlier; with neither, when the last
+    request has ended. `clean`: SIGTERM, so running requests are cut off and resident sessions persisted (R5.5);
+    else the process was killed. `down_s`: seconds until it serves again.
     """
 
     before: int | None = None

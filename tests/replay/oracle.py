@@ -28,7 +28,7 @@ class Oracle:
         self.now, self.heap, self.seq, self.queue = 0.0, [], 0, []
         self.slots = [self.empty_slot(i) for i in range(config.slot_count)]
         self.running, self.locks, self.last, self.decode_due = {}, [], -1, False
-        self.jobs, self.up = {}, 0.0
+        self.jobs, self.up, self.held, self.stopped = {}, 0.0, [], []
         self.trail = []  # (what, ...) in the order in which it was done
 
     def empty_slot(self, number):
@@ -67,6 +67,8 @@ class Oracle:
                 self.one_op()
             elif self.heap:
                 self.now = self.heap[0][0]
+            elif self.held:
+                self.stop(self.now, self.held[0][0])
             elif any(stop.before is None for stop in stops):
                 self.stop(self.now, stops.pop())
             else:
@@ -74,8 +76,15 @@ class Oracle:
 
     def send(self, t, asked):
         for stop in self.w.stops:
-            if stop.before == asked.request:
+            if stop.after and stop not in self.stopped and asked.request >= stop.before:
+                self.held.append((stop, asked))
+                return
+        for stop in self.w.stops:
+            if stop.before == asked.request and not stop.after:
                 self.stop(t, stop)
+        for stop in self.w.stops:
+            if stop.after == asked.request:
+                self.at(t + stop.delay_s, self.stop, stop)
         job = self.jobs[asked.request]
         job.sent = t
         if asked.gives_up_s is not None:
@@ -128,6 +137,9 @@ class Oracle:
             self.resume(self.running[job.slot])
 
     def stop(self, t, stop):
+        if stop.after and stop in self.stopped:
+            return
+        self.stopped.append(stop)
         self.now = max(self.now, t)
         busy = [s.job for s in self.slots if s.job]
         for job in busy:
@@ -147,6 +159,9 @@ class Oracle:
             self.slots = [self.empty_slot(i) for i in range(self.c.slot_count)]
             self.running, self.locks, self.last, self.decode_due = {}, [], -1, False
             self.at(self.up, self.dispatch)
+            for gate, asked in [pair for pair in self.held if pair[0] == stop]:
+                self.held.remove((gate, asked))
+                self.at(self.up, self.send, asked)
 
     # -- dispatch ------------------------------------------------------------------------------------------
 

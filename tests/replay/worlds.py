@@ -137,7 +137,10 @@ def workloads(draw, most=14):
     for _ in range(draw(st.integers(2, most))):
         clients.turn()
     stops = []
-    if draw(st.integers(0, 2)) == 0:
+    if draw(st.integers(0, 5)) == 0:
+        after = draw(st.integers(1, len(clients.requests) - 1))
+        stops.append(Stop(before=after + 1, after=after, delay_s=draw(st.sampled_from((0.5, 3.0))), clean=draw(st.booleans())))
+    elif draw(st.integers(0, 2)) == 0:
         stops.append(Stop(before=draw(st.integers(2, len(clients.requests))), clean=draw(st.booleans()), down_s=0.5))
     if draw(st.booleans()):
         stops.append(Stop())
