@@ -99,7 +99,7 @@ class _Replay:
         from replay.backends.shelf import Shelf
         from replay.backends.tokens import TokenMap
 
-        todo = plan(log, self.options.samples)
+        todo = plan(log, self.options.samples, self.scale.factor)
         bound = self._bound(todo)
         self._all = self.scale.size(todo.tokens + todo.steps)
         began = perf_counter()

@@ -51,13 +51,13 @@ class _Candidate:
     file: str = ""
 
 
-def plan(log: Sequence[Decision], samples: int | None = 1) -> Plan:
-    """`samples` requests a kind, the cheapest ones (None: all there are)."""
+def plan(log: Sequence[Decision], samples: int | None = 1, scale: int = 1) -> Plan:
+    """`samples` requests a kind, the cheapest ones (None: all there are); `scale` tokens cost one."""
     out = Plan()
     for row in log:
         _measure(out, row)
     found = _candidates(log)
-    room = max(AT_LEAST, round(SHARE * out.tokens))
+    room = max(AT_LEAST * scale, round(SHARE * out.tokens))
     for kind in KINDS:
         _choose(out, kind, sorted(found[kind], key=lambda c: (c.cost, c.request)), samples, room)
     return out
