@@ -26,12 +26,14 @@ def lost(view: View, request: Request) -> bool:
 
 def delivered(request: Request) -> bool:
     """An answer was finished and nothing says that it did not arrive."""
-    return request.finish in ("stop", "length", "tool_calls") and not request.error and not request.client_gone
+    return (
+        request.finish in ("stop", "length", "tool_calls") and not request.error and not request.client_gone
+    )
 
 
 def failures(view: View) -> list[Event]:
     """Lines that say a prefill failed: stream errors of that kind, files discarded for it."""
-    broken = [e for e in view.of("stream_error", *FAILED_RULES)]
+    broken = view.of("stream_error", *FAILED_RULES)
     return broken + view.of("kv_discarded", "prefill_failed", "prefill_failed_old")
 
 
@@ -70,6 +72,6 @@ def _follows(view: View, before: Request, request: Request) -> bool:
     if before.end_s is not None and request.start_s is not None:
         slack = 1.0 + (request.start_error_s or 0.0)
         return -slack <= request.start_s - before.end_s <= limits.retry_gap_s or (
-            unfinished(view, before) and 0 <= request.start_s - (before.start_s or 0.0)
+            unfinished(view, before) and request.start_s - (before.start_s or 0.0) >= 0
         )
     return not before.events or not request.events or max(before.events) <= min(request.events)

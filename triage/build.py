@@ -62,7 +62,9 @@ class Stretch:
     earlier: list[Request] = field(default_factory=list)
     carried: list[Event] = field(default_factory=list)
     without: set[int] = field(default_factory=set)
-    rows: list[Event] = field(default_factory=list)  # the rare events of this piece, where they were taken already
+    rows: list[Event] = field(
+        default_factory=list
+    )  # the rare events of this piece, where they were taken already
 
 
 def _rows(reading: Reading, short: bool, stretch: Stretch) -> list[Event]:
@@ -118,7 +120,11 @@ def _episodes(view: View, rows: list[Event], short: bool) -> None:
     by_seq = {event.seq: event for event in rows}
     finishes = {e.seq: e for e in rows if e.kind == "finish"}
     by_number = view.by_number
-    loose = [e for e in rows if e.kind in ("tool_repair", "stream_error", "tool_calls", "checkpoint", "vision_cache")]
+    loose = [
+        e
+        for e in rows
+        if e.kind in ("tool_repair", "stream_error", "tool_calls", "checkpoint", "vision_cache")
+    ]
     kept: list[Episode] = []
     for index, request in enumerate(view.requests):
         own = [by_seq[seq] for seq in dict.fromkeys(request.events) if seq in by_seq]
@@ -203,7 +209,11 @@ def _measure_one(episode: Episode, slices: dict[tuple[int | None, int | None], f
     episode.running_tps, episode.last_chunk_s = progress.avg_tps, progress.last_s
     if episode.request.prefill_s is not None:
         return
-    if progress.last_s is not None and progress.total is not None and (progress.last_done or 0) >= progress.total:
+    if (
+        progress.last_s is not None
+        and progress.total is not None
+        and (progress.last_done or 0) >= progress.total
+    ):
         episode.measured_s = progress.last_s
         return
     finish = next(iter(episode.of("finish")), None)

@@ -9,6 +9,8 @@ from triage.mechanism import Mechanism
 from triage.view import View
 
 
-def proven(findings: tuple[Finding, ...], view: View, mechanisms: Mapping[str, Mechanism]) -> tuple[Finding, ...]:
+def proven(
+    findings: tuple[Finding, ...], view: View, mechanisms: Mapping[str, Mechanism]
+) -> tuple[Finding, ...]:
     """The findings, with what a replay says they would have saved."""
     return findings

@@ -13,13 +13,17 @@ from parser.event import Event
 from triage.view import View
 
 _ENGINE = re.compile(r"^(?:ds4|ds4-server|ds4-engine): ")
-_PAIR = re.compile(r"^(?:ds4-tp|tp|tp worker|tp leader|ds4-dist|distributed(?: worker| leader| coordinator)?)\b[ :]", re.I)
+_PAIR = re.compile(
+    r"^(?:ds4-tp|tp|tp worker|tp leader|ds4-dist|distributed(?: worker| leader| coordinator)?)\b[ :]", re.I
+)
 _WENT_WRONG = re.compile(
     r"\b(?:failed|failure|closed|lost|timed? ?out|timeout (?:after|while|waiting)|disconnected|reset by peer|broken pipe|"
     r"aborted|unreachable|refused|no response|died|exited)\b",
     re.I,
 )
-_PAIR_FAULT = re.compile(r"\btransport marked failed\b|\bTP\b.*\bfailed\b|\bgate (?:window )?(?:barrier )?failed\b")
+_PAIR_FAULT = re.compile(
+    r"\btransport marked failed\b|\bTP\b.*\bfailed\b|\bgate (?:window )?(?:barrier )?failed\b"
+)
 _HARMLESS = re.compile(r"[Ff]alling back|\bFAILED\b|gate-timeout=|warm-up ok|oom_score|planned|failed=0")
 _MEMORY = re.compile(r"\bout of memory\b|\balloc(?:ation)? failed\b", re.I)
 _NOT_MEMORY = re.compile(r"oom_score_adj|memory plan|planned|size overflow|staging failed", re.I)
@@ -52,7 +56,9 @@ def memory_failures(view: View) -> list[Event]:
     """`alloc failed: out of memory`, and sessions that could not be created."""
     lines = [e for e in view.engine if _MEMORY.search(e.text) and not _NOT_MEMORY.search(e.text)]
     lines = [e for e in lines if _ENGINE.match(e.text) or e.kind != "foreign"]
-    return sorted({e.seq: e for e in (*lines, *view.of("startup", "session_failed"))}.values(), key=lambda e: e.seq)
+    return sorted(
+        {e.seq: e for e in (*lines, *view.of("startup", "session_failed"))}.values(), key=lambda e: e.seq
+    )
 
 
 def engine_failures(view: View) -> list[Event]:
@@ -94,7 +100,9 @@ def starts(view: View) -> list[tuple[int, dict[str, str]]]:
     """(first seq, what the model lines say) of each server start in the input, in order."""
     lines = sorted({e.seq: e for e in (*view.of("startup"), *view.engine)}.values(), key=lambda e: e.seq)
     served = sorted(
-        e.seq for kind in ("kv_stored", "kv_hit", "prompt_start", "prompt_done", "finish", "live_miss") for e in view.of(kind)
+        e.seq
+        for kind in ("kv_stored", "kv_hit", "prompt_start", "prompt_done", "finish", "live_miss")
+        for e in view.of(kind)
     )
     found: list[tuple[int, dict[str, str]]] = []
     last = -1

@@ -18,7 +18,10 @@ def classified(view: View) -> dict[int, str]:
     """seq of each eviction -> mechanism id (once per view)."""
     if "evictions" not in view.memo:
         incoming = {
-            e.seq for f in fallbacks(view).values() if f.mechanism == "incoming-prefix-evicted" for e in f.events
+            e.seq
+            for f in fallbacks(view).values()
+            if f.mechanism == "incoming-prefix-evicted"
+            for e in f.events
         }
         rungs = {e.seq for run in ladders(view, incoming) for e in run}
         fresh = fresh_stores(view)
@@ -59,7 +62,9 @@ def fresh_stores(view: View) -> dict[int, Event]:
     for event in view.of("kv_evicted"):
         if event.get("hits") or event.rule == "thinned":
             continue
-        before = [s for s in stores.get(event.get("tokens"), []) if s.seq < event.seq and _same_size(s, event)]
+        before = [
+            s for s in stores.get(event.get("tokens"), []) if s.seq < event.seq and _same_size(s, event)
+        ]
         if before and _young(view, before[-1], event):
             found[event.seq] = before[-1]
     _same_file(view, found)
@@ -81,7 +86,9 @@ def _young(view: View, store: Event, event: Event) -> bool:
     stored, gone = view.at(store), view.at(event)
     if stored is None or gone is None:
         return between is None
-    return gone - stored <= limits.store_life_s and (between is None or between <= 3 * limits.store_life_requests)
+    return gone - stored <= limits.store_life_s and (
+        between is None or between <= 3 * limits.store_life_requests
+    )
 
 
 def _same_file(view: View, found: dict[int, Event]) -> None:

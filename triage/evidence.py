@@ -14,7 +14,14 @@ from triage.trigger import Trigger, triggers
 from triage.view import View
 
 #: what a grade is worth before anything else is known
-CONFIDENCE: Final = {"log": 0.95, "trace": 0.95, "config": 0.9, "turns": 0.85, "possible": 0.5, "hearsay": 0.3}
+CONFIDENCE: Final = {
+    "log": 0.95,
+    "trace": 0.95,
+    "config": 0.9,
+    "turns": 0.85,
+    "possible": 0.5,
+    "hearsay": 0.3,
+}
 
 Measure = Callable[[Episode], "int | None"]
 
@@ -35,7 +42,9 @@ def triggered(view: View, mechanism: str, *, cheap: bool | None = None) -> list[
 def fallen(view: View, mechanism: str) -> list[tuple[Episode, Fallback]]:
     """Episodes whose fallback is `mechanism`."""
     named = fallbacks(view)
-    return [(e, named[id(e)]) for e in view.episodes if id(e) in named and named[id(e)].mechanism == mechanism]
+    return [
+        (e, named[id(e)]) for e in view.episodes if id(e) in named and named[id(e)].mechanism == mechanism
+    ]
 
 
 def grade_of(triggers_: Iterable[Trigger]) -> str:
@@ -99,13 +108,21 @@ def fallback_sign(view: View, mechanism: str, explain: str, **extra: Any) -> Ite
         **{k: v for k, v in extra.items() if v is not None},
         "each": listed(episodes, view),
     }
-    lines = {line for e in episodes for line in e.lines} | set(lines_of(x for _, f in found for x in f.events))
-    text, named = explain.format(count=len(found), share=tokens or 0), triggers(view)
+    lines = {line for e in episodes for line in e.lines} | set(
+        lines_of(x for _, f in found for x in f.events)
+    )
+    text = explain.format(count=len(found), share=tokens or 0)
     yield Sign(
         f"{text} ({found[0][1].why})", tuple(episodes), tuple(sorted(lines)), figures, tokens, seconds,
         grade, CONFIDENCE[grade],
-        triggers=frozenset(named[id(e)].mechanism for e in episodes if id(e) in named),
+        triggers=triggers_of(view, episodes),
     )  # fmt: skip
+
+
+def triggers_of(view: View, episodes: Iterable[Episode]) -> frozenset[str]:
+    """The triggers that stand before a fallback of these episodes."""
+    named = triggers(view)
+    return frozenset(named[id(e)].mechanism for e in episodes if id(e) in named)
 
 
 def event_sign(

@@ -31,7 +31,9 @@ class Expectation:
         """From `METRIC OP NUMBER`; raises `UsageError`."""
         found = _FORM.match(text)
         if found is None:
-            raise UsageError("E-EXPECT", f"no expectation: {text!r}", hint="for instance 'lost_to_cache_tokens <= 1000'")
+            raise UsageError(
+                "E-EXPECT", f"no expectation: {text!r}", hint="for instance 'lost_to_cache_tokens <= 1000'"
+            )
         return Expectation(found[1], found[2], float(found[3]))
 
     def broken_by(self, totals: Mapping[str, Any]) -> str | None:
@@ -61,4 +63,6 @@ def known_mechanism(name: str) -> str:
     from difflib import get_close_matches
 
     near = get_close_matches(name, known, n=3)
-    raise UsageError("E-MECHANISM", f"no mechanism {name!r}", hint=f"did you mean {', '.join(near or list(known)[:5])}?")
+    raise UsageError(
+        "E-MECHANISM", f"no mechanism {name!r}", hint=f"did you mean {', '.join(near or list(known)[:5])}?"
+    )

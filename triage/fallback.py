@@ -55,7 +55,9 @@ def _not_used(episode: Episode) -> Fallback | None:
     if not hit or start is None or episode.hit is None:
         return None
     if start == 0 or start < hit - max(64, hit // 20):
-        return Fallback("hit-not-used", hit - start, f"{hit} tokens were loaded, the prefill starts at {start}")
+        return Fallback(
+            "hit-not-used", hit - start, f"{hit} tokens were loaded, the prefill starts at {start}"
+        )
     return None
 
 
@@ -79,7 +81,10 @@ def _stale(episode: Episode, anchors: dict[int, int]) -> Fallback | None:
     if id(episode) not in anchors:
         return None
     return Fallback(
-        "stale-cold-anchor", anchors[id(episode)], "fresh sessions all start from the same short file", "turns"
+        "stale-cold-anchor",
+        anchors[id(episode)],
+        "fresh sessions all start from the same short file",
+        "turns",
     )
 
 
@@ -119,7 +124,9 @@ def _shallow(episode: Episode, view: View) -> Fallback | None:
         return None
     if episode.start is not None and episode.hit_tokens is not None and episode.start != episode.hit_tokens:
         return None
-    return Fallback("shallow-disk-checkpoint", common - depth, f"the deepest file ends {common - depth} tokens short of C")
+    return Fallback(
+        "shallow-disk-checkpoint", common - depth, f"the deepest file ends {common - depth} tokens short of C"
+    )
 
 
 def stale_anchors(view: View) -> dict[int, int]:
@@ -186,9 +193,9 @@ def never_matched(view: View) -> dict[int, Event]:
     for group in alternations(view):
         for back in group.returns:
             store = back.displaced.evict_store
-            if back.how == "length" and store is not None and _cold(back.episode):
-                if not _gone(view, store, back.episode):
-                    found[id(back.episode)] = store
+            unread = back.how != "hit" and store is not None and _cold(back.episode)
+            if unread and store is not None and not _gone(view, store, back.episode):
+                found[id(back.episode)] = store
     found.update(_after_restart(view, found))
     return found
 
@@ -201,7 +208,9 @@ def _cold(episode: Episode) -> bool:
 def _gone(view: View, store: Event, episode: Episode) -> bool:
     """The stored file was deleted, or consumed by a hit, before the episode asked for it."""
     tokens, until = store.get("tokens"), episode.events[-1].seq if episode.events else store.seq
-    lost = view.of("kv_evicted") + view.of("kv_discarded") + [e for e in view.of("kv_hit") if e.get("consumed")]
+    lost = (
+        view.of("kv_evicted") + view.of("kv_discarded") + [e for e in view.of("kv_hit") if e.get("consumed")]
+    )
     return any(store.seq < e.seq < until and e.get("tokens") in (tokens, None) for e in lost)
 
 
@@ -213,7 +222,11 @@ def _after_restart(view: View, found: dict[int, Event]) -> dict[int, Event]:
             continue
         run = view.run_at(store)
         for episode in view.episodes:
-            if episode.request.run == run + 1 and id(episode) not in found and _same_start(view, episode, store):
+            if (
+                episode.request.run == run + 1
+                and id(episode) not in found
+                and _same_start(view, episode, store)
+            ):
                 more.setdefault(id(episode), store)
     return more
 
@@ -221,10 +234,17 @@ def _after_restart(view: View, found: dict[int, Event]) -> dict[int, Event]:
 def _same_start(view: View, episode: Episode, store: Event) -> bool:
     """A cold prompt just above the stored length, of a conversation with tools or reasoning."""
     tokens, prompt = int(store.get("tokens")), episode.prompt or 0
-    if not tokens <= prompt <= tokens + max(2048, tokens // 20) or not _cold(episode) or _gone(view, store, episode):
+    if (
+        not tokens <= prompt <= tokens + max(2048, tokens // 20)
+        or not _cold(episode)
+        or _gone(view, store, episode)
+    ):
         return False
     runs = view.reading.runs
-    before, after = runs[episode.request.run - 1].config.get("ctx"), runs[episode.request.run].config.get("ctx")
+    before, after = (
+        runs[episode.request.run - 1].config.get("ctx"),
+        runs[episode.request.run].config.get("ctx"),
+    )
     if before is not None and after is not None and after < before:
         return False  # R4.10: files of a larger context are not found
     return bool({"TOOLS", "THINKING"} & set(episode.flags)) or "thinking" in str(store.get("key"))

@@ -42,7 +42,9 @@ def of_episode(episode: Episode, view: View) -> dict[str, Any]:
             "changed_tokens": episode.changed,
             "new_tokens": episode.new,
             "sampled_not_replayed_tokens": episode.not_replayed,
-            "was_live_tokens": None if episode.live is None or depth is None else max(0, episode.live - depth),
+            "was_live_tokens": None
+            if episode.live is None or depth is None
+            else max(0, episode.live - depth),
             "evicted_needed_tokens": evicted.get("tokens") if evicted is not None else None,
             "reuse_percent": 100.0 * episode.start / prompt if episode.start is not None and prompt else None,
             "matched_percent": 100.0 * episode.common / prompt if episode.common and prompt else None,
@@ -77,7 +79,9 @@ def sums(episodes: Sequence[Episode], view: View) -> dict[str, Any]:
 
 def listed(episodes: Sequence[Episode], view: View) -> list[dict[str, Any]]:
     """The episodes one by one, the costliest first."""
-    ordered = sorted(episodes, key=lambda e: -(e.reprefill or 0)) if len(episodes) > LISTED else list(episodes)
+    ordered = (
+        sorted(episodes, key=lambda e: -(e.reprefill or 0)) if len(episodes) > LISTED else list(episodes)
+    )
     return [of_episode(e, view) for e in ordered[:LISTED]]
 
 
@@ -141,4 +145,6 @@ def cost_figures(tokens: int | None, seconds: float | None, view: View) -> dict[
     span = None
     if tokens is not None and view.rates and view.rates[0] > 0:
         span = [round(tokens / view.rates[1], 3), round(tokens / view.rates[0], 3)]
-    return compact({"avoidable_tokens": tokens, "avoidable_seconds": seconds, "avoidable_seconds_range": span})
+    return compact(
+        {"avoidable_tokens": tokens, "avoidable_seconds": seconds, "avoidable_seconds_range": span}
+    )

@@ -47,12 +47,18 @@ def _full(episode: Episode) -> bool:
 
 def good_signs(view: View) -> list[tuple[str, Event]]:
     """(what, line) of each continuation, rewind, used hit and image hit."""
-    found: list[tuple[str, Event]] = [("live continuation", e) for e in view.of("live_continuation", "continuation")]
+    found: list[tuple[str, Event]] = [
+        ("live continuation", e) for e in view.of("live_continuation", "continuation")
+    ]
     found += [("images reused live", e) for e in view.of("multimodal_hit")]
     found += [("rewound to the prompt's end", e) for e in view.of("live_rewind", "rewound", "point_hit")]
     fell = fallbacks(view)
     for episode in view.episodes:
-        if episode.hit is not None and id(episode) not in fell and (episode.start or 0) >= (episode.hit_tokens or 1):
+        if (
+            episode.hit is not None
+            and id(episode) not in fell
+            and (episode.start or 0) >= (episode.hit_tokens or 1)
+        ):
             found.append(("disk hit used", episode.hit))
         elif episode.miss is None and episode.start and episode.hit is None and episode.events:
             found.append(("live state continued", episode.events[0]))

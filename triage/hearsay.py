@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any, Final
 
 from parser.hearsay import Hearsay
@@ -19,10 +20,16 @@ _MEMORY = re.compile(r"out of memory|alloc(?:ation)? failed", re.I)
 _PAIR = re.compile(r"\b(?:tp|transport|rdma|worker|leader|distributed)\b", re.I)
 _PREFILL = re.compile(r"prefill failed|graph .*failed|embed tokens failed|\bfailed at token\b", re.I)
 #: an image is part of the conversation, in a person's words
-_IMAGES = re.compile(r"\b(?:images?|screenshots?|pictures?|vision session|multimodal (?:session|chat|conversation|request)s?)\b", re.I)
-_NO_IMAGES = re.compile(r"\b(?:no|without|not|never|text.only)\b[^.]{0,24}\b(?:images?|screenshots?|vision|pictures?)\b", re.I)
+_IMAGES = re.compile(
+    r"\b(?:images?|screenshots?|pictures?|vision session|multimodal (?:session|chat|conversation|request)s?)\b",
+    re.I,
+)
+_NO_IMAGES = re.compile(
+    r"\b(?:no|without|not|never|text.only)\b[^.]{0,24}\b(?:images?|screenshots?|vision|pictures?)\b", re.I
+)
 _ONE_SLOT = re.compile(
-    r"\b(?:one|a single|single|only one) (?:slot|resident session|session slot)\b|\b(?:no|without|not using) `?--batched-session", re.I
+    r"\b(?:one|a single|single|only one) (?:slot|resident session|session slot)\b|\b(?:no|without|not using) `?--batched-session",
+    re.I,
 )
 #: the fewest shared-prefix figures that make a row of them
 _ROW: Final = 3
@@ -37,7 +44,8 @@ def notes(view: View) -> None:
     prose = [h.text for h in said if h.kind in ("prose", "figure", "comment")]
     view.memo["one_slot"] = any(_ONE_SLOT.search(t) for t in prose)
     view.memo["images_in_prose"] = any(_IMAGES.search(t) and not _NO_IMAGES.search(t) for t in prose) or any(
-        h.kind == "option" and h.fields.get("name") == "--vision" and not h.fields.get("negated") for h in said
+        h.kind == "option" and h.fields.get("name") == "--vision" and not h.fields.get("negated")
+        for h in said
     )
 
 
@@ -53,7 +61,12 @@ def heard(view: View, known: dict[str, Mechanism], build: Any) -> Iterator[tuple
     if not said:
         return
     found: set[str] = set()
-    for name, sign in (*_digests(view, known, build), *_commons(view, said), *_outcomes(said), *_errors(said)):
+    for name, sign in (
+        *_digests(view, known, build),
+        *_commons(view, said),
+        *_outcomes(said),
+        *_errors(said),
+    ):
         if name not in found:
             found.add(name)
             yield name, sign
@@ -100,19 +113,33 @@ def _same_start(said: Sequence[Hearsay]) -> Iterator[tuple[str, Sign]]:
 
 def _commons(view: View, said: Sequence[Hearsay]) -> Iterator[tuple[str, Sign]]:
     """`common=` figures in a row: pinned, or creeping forward between expensive prefills."""
-    misses = [h for h in said if h.kind == "miss" and h.fields.get("common") is not None and h.fields.get("live") is None]
+    misses = [
+        h
+        for h in said
+        if h.kind == "miss" and h.fields.get("common") is not None and h.fields.get("live") is None
+    ]
     commons = list(dict.fromkeys(int(h.fields["common"]) for h in misses))
     prefills = [h for h in said if h.kind == "prefill" and h.fields.get("prefill_s")]
     seconds = total_s(h.fields["prefill_s"] for h in prefills)
     lines = [h.line for h in (*misses, *prefills)]
     times = max((int(h.fields.get("times") or 1) for h in misses), default=0)
     if len(commons) == 1 and (times >= _ROW or len(misses) >= _ROW):
-        figures = {"pinned_common_tokens": commons[0], "turns": max(times, len(misses)), "prefill_seconds": seconds}
-        yield "client-transient-tail", _hearsay(f"C stays at {commons[0]}", lines, figures, avoidable_s=seconds)
+        figures: dict[str, Any] = {
+            "pinned_common_tokens": commons[0],
+            "turns": max(times, len(misses)),
+            "prefill_seconds": seconds,
+        }
+        yield (
+            "client-transient-tail",
+            _hearsay(f"C stays at {commons[0]}", lines, figures, avoidable_s=seconds),
+        )
     elif len(commons) >= _ROW and commons == sorted(commons):
-        steps = [b - a for a, b in zip(commons, commons[1:], strict=False)]
+        steps = [b - a for a, b in pairwise(commons)]
         figures = {"common_tokens": commons, "boundary_step_tokens": steps, "prefill_seconds": seconds}
-        yield "client-history-rewrite", _hearsay("C creeps forward between expensive misses", lines, figures, avoidable_s=seconds)
+        yield (
+            "client-history-rewrite",
+            _hearsay("C creeps forward between expensive misses", lines, figures, avoidable_s=seconds),
+        )
 
 
 def _outcomes(said: Sequence[Hearsay]) -> Iterator[tuple[str, Sign]]:
@@ -120,7 +147,11 @@ def _outcomes(said: Sequence[Hearsay]) -> Iterator[tuple[str, Sign]]:
     rows = [h for h in said if h.kind == "outcome" and h.fields.get("tokens") is not None]
     good = [h.fields["tokens"] for h in rows if h.fields.get("ok")]
     bad = [h for h in rows if h.fields.get("ok") is False]
-    failing = [h for h in bad if (h.fields.get("status") or 0) >= 500 or _PREFILL.search(str(h.fields.get("error") or ""))]
+    failing = [
+        h
+        for h in bad
+        if (h.fields.get("status") or 0) >= 500 or _PREFILL.search(str(h.fields.get("error") or ""))
+    ]
     if not failing:
         return
     first = min(h.fields["tokens"] for h in failing)
@@ -145,5 +176,8 @@ def _errors(said: Sequence[Hearsay]) -> Iterator[tuple[str, Sign]]:
         elif one.fields.get("engine") and _PAIR.search(text) and "failed" in text:
             name = "distributed-failure"
         if name is not None:
-            position = {"position_tokens": one.fields.get("position_tokens"), "http_status": one.fields.get("status")}
+            position = {
+                "position_tokens": one.fields.get("position_tokens"),
+                "http_status": one.fields.get("status"),
+            }
             yield name, _hearsay("an error text is quoted", [one.line], position, avoidable_tokens=0)

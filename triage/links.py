@@ -24,7 +24,13 @@ def _from_request(request: Request, how: str, finish_flags: dict[int, tuple[str,
     prompt = request.prompt_tokens if request.prompt_tokens is not None else request.canonical_prompt_tokens
     flags = finish_flags.get(request.request, request.flags)
     return Previous(
-        int(prompt or 0), request.generated_tokens, request.finish, flags, how, request.request, request.images
+        int(prompt or 0),
+        request.generated_tokens,
+        request.finish,
+        flags,
+        how,
+        request.request,
+        request.images,
     )
 
 
@@ -66,7 +72,9 @@ def previous_of(
 def _from_lines(episode: Episode, live: int) -> Previous | None:
     """P' from another line with a span (a repair, tool calls) between the requests of an excerpt."""
     spans: list[Event] = [
-        e for e in episode.before if e.get("span_end") is not None and 0 <= live - int(e.get("span_end")) <= _REPLY
+        e
+        for e in episode.before
+        if e.get("span_end") is not None and 0 <= live - int(e.get("span_end")) <= _REPLY
     ]
     if not spans:
         return None

@@ -32,7 +32,11 @@ _QUOTED: Final = 400
 
 
 def triage_inputs(
-    inputs: Sequence[str], *, thresholds: Thresholds | None = None, counterfactuals: bool = False, **options: Any
+    inputs: Sequence[str],
+    *,
+    thresholds: Thresholds | None = None,
+    counterfactuals: bool = False,
+    **options: Any,
 ) -> Report:
     """Triage of files, `-` or a directory; `options` are those of `parser.reading.read_segments`."""
     limits = thresholds or Thresholds()
@@ -70,6 +74,7 @@ def _joined(readings: Sequence[Reading]) -> Reading:
         events=EventLog.joined([r.events for r in readings if r.events is not None]),
         requests=[request for r in readings for request in r.requests],
         counts=dict(counts),
+        hearsay=[heard for r in readings for heard in r.hearsay],
         trace={k: v for r in readings for k, v in r.trace.items()},
         clients={k: v for r in readings for k, v in r.clients.items()},
     )

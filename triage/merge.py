@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from triage.episodes import total, total_s
 from triage.figures import LISTED
-from triage.mechanism import GRADES, Sign
+from triage.mechanism import GRADES
 from triage.ranking import Judged, weight
 
 #: figures of which the largest counts; all other numbers are summed
@@ -38,7 +38,8 @@ def slim(judged: Judged) -> Judged:
     """The same without its episodes, so that a stretch's events can be let go."""
     sign = judged.sign
     return Judged(
-        judged.mechanism, replace(sign, numbers=sign.requests[: 4 * _NAMED], episodes=(), lines=sign.lines[:_NAMED])
+        judged.mechanism,
+        replace(sign, numbers=sign.requests[: 4 * _NAMED], episodes=(), lines=sign.lines[:_NAMED]),
     )
 
 
@@ -95,7 +96,10 @@ def _figure(name: str, values: Sequence[Any], worst: Any) -> Any:
             return worst if worst is not None else first
         return round(sum(values), 3)
     if isinstance(first, dict):
-        return {key: round(sum(v.get(key, 0) for v in values), 3) for key in dict.fromkeys(k for v in values for k in v)}
+        return {
+            key: round(sum(v.get(key, 0) for v in values), 3)
+            for key in dict.fromkeys(k for v in values for k in v)
+        }
     if name == "avoidable_seconds_range":
         return [round(sum(v[0] for v in values), 3), round(sum(v[1] for v in values), 3)]
     return [x for v in values for x in v][:LISTED] if isinstance(first, list) else first

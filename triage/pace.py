@@ -64,7 +64,11 @@ def pairs(
             continue
         before = last.get(key)
         again = starts.get(key, ()) if starts else ()
-        if before is not None and _goes_on(before, event) and not any(before.line < n <= event.line for n in again):
+        if (
+            before is not None
+            and _goes_on(before, event)
+            and not any(before.line < n <= event.line for n in again)
+        ):
             gap = _gap(before, event, at)
             if gap.tokens and gap.printed_s is not None:
                 rates.setdefault(key, []).append(gap.printed_s / gap.tokens)

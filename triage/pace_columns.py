@@ -17,12 +17,14 @@ _MOST: Final = 50_000
 
 def suspects(log: EventLog, limits: Thresholds) -> list[Event]:
     """All rows of the requests in which two neighbours jump, as events (`triage.pace` judges the pairs)."""
-    found = []
+    found: list[Event] = []
     if log.counts.get("prefill_chunk"):
         key = pl.struct("span_start", "span_end", "span_tokens").hash()
         found += _suspects(log.frame("prefill_chunk"), "prefill_chunk", key, "done", limits)
     if log.counts.get("decoding"):
-        found += _suspects(log.frame("decoding"), "decoding", pl.col("span_end") - pl.col("gen"), "gen", limits)
+        found += _suspects(
+            log.frame("decoding"), "decoding", pl.col("span_end") - pl.col("gen"), "gen", limits
+        )
     return found
 
 
@@ -30,7 +32,9 @@ def odd_finishes(log: EventLog) -> list[Event]:
     """Finish lines that tell of a fault: errors, an open think block, a call never closed, an empty turn."""
     frame = log.frame("finish")
     flags = pl.col("flags") if "flags" in frame.columns else pl.lit(None, dtype=pl.List(pl.String))
-    has = {name: flags.list.contains(name).fill_null(False) for name in ("THINKING", "DSML_START", "DSML_END")}
+    has = {
+        name: flags.list.contains(name).fill_null(False) for name in ("THINKING", "DSML_START", "DSML_END")
+    }
     empty = (pl.col("gen") <= 16).fill_null(False) & (pl.col("finish") == "stop").fill_null(False)
     odd = (pl.col("finish") == "error").fill_null(False) | has["THINKING"] | empty
     odd = odd | (has["DSML_START"] & ~has["DSML_END"])

@@ -38,7 +38,10 @@ class Judged:
 
 
 def rank(judged: Sequence[Judged], rate: float | None) -> list[Judged]:
-    """The order of findings; `rate` is the log's own prefill speed (tokens a second). The all-clear verdicts are dropped beside an alarm; `nothing-to-judge` beside any event finding."""
+    """The order of findings; `rate` is the log's own prefill speed (tokens a second).
+
+    The all-clear verdicts are dropped beside an alarm, `nothing-to-judge` beside any finding from events.
+    """
     kept = _without_contradictions(judged)
     found = {j.id for j in kept}
     led = [j for j in kept if _has_cause(j, found)]
@@ -106,7 +109,11 @@ def _fallback_leads(fallback: Judged, trigger: Judged, rate: float | None) -> bo
         return len(fallback.sign.triggers) != 1 or fallback.sign.triggers <= {"unrelated-prompt"}
     # a trigger that is only possible ranks behind a certain fallback of the same size
     possible = trigger.sign.grade == "possible" and fallback.sign.grade != "possible"
-    return possible and fallback.id != "shallow-disk-checkpoint" and weight(fallback, rate) >= 0.9 * weight(trigger, rate)
+    return (
+        possible
+        and fallback.id != "shallow-disk-checkpoint"
+        and weight(fallback, rate) >= 0.9 * weight(trigger, rate)
+    )
 
 
 def _before(result: list[Judged], first: Judged, second: Judged) -> None:

@@ -78,7 +78,7 @@ def _number(name: str, value: Any, default: float, path: Path) -> float | int:
 
 def from_table(table: dict[str, Any], path: Path) -> Thresholds:
     """Thresholds with the numbers of one `[tool.ds4scope]` table; a name that is no threshold is an error."""
-    known = {field.name: field.default for field in fields(Thresholds)}
+    known: dict[str, Any] = {field.name: field.default for field in fields(Thresholds)}
     given = {name: value for name, value in table.items() if not isinstance(value, dict)}
     if unknown := sorted(set(given) - set(known)):
         raise UsageError(

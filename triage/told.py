@@ -44,9 +44,7 @@ def told(reading: Reading) -> Reading | None:
         _add(heard, events, requests, clock)
     last = len(events)
     run = ServerRun(0, 0, 0, 1, max((e.line for e in events), default=1), 0, last)
-    found = Reading(
-        reading.sources, "report", None, requests, [run], reading.server, [], {}, reading.stamps
-    )
+    found = Reading(reading.sources, "report", None, requests, [run], reading.server, [], {}, reading.stamps)
     found.events = Told(events)  # type: ignore[assignment]
     found.counts = found.events.counts  # type: ignore[union-attr]
     return found
@@ -58,7 +56,19 @@ def _whole_miss(heard: Hearsay) -> bool:
 
 def _event(heard: Hearsay, events: list[Event], kind: str, rule: str, fields: dict[str, Any]) -> Event:
     event = Event(
-        len(events), heard.line, 0, 0, 0, heard.fields.get("stamp"), kind, rule, fields, {}, heard.text, 1, "prose"
+        len(events),
+        heard.line,
+        0,
+        0,
+        0,
+        heard.fields.get("stamp"),
+        kind,
+        rule,
+        fields,
+        {},
+        heard.text,
+        1,
+        "prose",
     )
     events.append(event)
     return event
@@ -93,10 +103,20 @@ def _request(
         start = end - n
     began = clock.seconds(fields.get("stamp"))
     ended = clock.seconds(fields.get("end_stamp"))
-    opened = _event(heard, events, "prompt_start", "start", {k: fields.get(k) for k in ("span_start", "span_end", "span_tokens")})
+    opened = _event(
+        heard,
+        events,
+        "prompt_start",
+        "start",
+        {k: fields.get(k) for k in ("span_start", "span_end", "span_tokens")},
+    )
     own = [opened.seq]
     if fields.get("prefill_s") is not None:
-        own.append(_event(heard, events, "prompt_done", "done", {"span_end": end, "elapsed_s": fields["prefill_s"]}).seq)
+        own.append(
+            _event(
+                heard, events, "prompt_done", "done", {"span_end": end, "elapsed_s": fields["prefill_s"]}
+            ).seq
+        )
     if fields.get("finish") or fields.get("error"):
         own.append(_event(heard, events, "finish", "finish", {**fields, "gen": fields.get("generated")}).seq)
     requests.append(

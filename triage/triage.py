@@ -21,7 +21,9 @@ from triage.unknowns import not_knowable, ruled_out
 from triage.view import View
 
 
-def triage(reading: Reading, *, thresholds: Thresholds | None = None, counterfactuals: bool = False) -> Report:
+def triage(
+    reading: Reading, *, thresholds: Thresholds | None = None, counterfactuals: bool = False
+) -> Report:
     """Judge one reading. `counterfactuals` replays what can be replayed (full logs only; costs seconds)."""
     view = view_of(reading, thresholds or Thresholds())
     judged = judge(view)

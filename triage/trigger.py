@@ -82,7 +82,8 @@ def _used_slots(view: View) -> dict[int, int]:
                 seen.setdefault(request.run, set()).add(request.slot)
         return {run: len(slots) for run, slots in seen.items()}
     steps = [
-        (a.prompt or 0) <= (b.live or 0) <= (a.prompt or 0) + 16_384 for a, b in pairwise(e for e in view.episodes if e.miss)
+        (a.prompt or 0) <= (b.live or 0) <= (a.prompt or 0) + 16_384
+        for a, b in pairwise(e for e in view.episodes if e.miss)
     ]
     return {run.run: 1 for run in view.reading.runs} if len(steps) > 1 and all(steps) else {}
 
@@ -167,7 +168,11 @@ def _invalid(episode: Episode, _: Setting) -> Trigger | None:
 
 
 def _retry(episode: Episode, _: Setting) -> Trigger | None:
-    if episode.common is not None and episode.common == episode.prompt and (episode.live or 0) >= episode.common:
+    if (
+        episode.common is not None
+        and episode.common == episode.prompt
+        and (episode.live or 0) >= episode.common
+    ):
         return Trigger("exact-retry-no-rewind", "C = P <= L: the prompt is a prefix of the live state")
     return None
 
@@ -195,10 +200,16 @@ def _head_only(episode: Episode, setting: Setting) -> Trigger | None:
 
 def _head_on_slots(episode: Episode, setting: Setting) -> Trigger:
     view, group = setting.view, setting.turning.get(id(episode))
-    if group is not None and _all_taken(episode, setting) and group.conversations > (view.slots(episode) or 2):
+    if (
+        group is not None
+        and _all_taken(episode, setting)
+        and group.conversations > (view.slots(episode) or 2)
+    ):
         return _too_few(episode, group, setting)
     if (episode.live or 0) < view.limits.large_tokens:
-        return Trigger("unrelated-prompt", "the state that was pushed out is smaller than the smallest checkpoint")
+        return Trigger(
+            "unrelated-prompt", "the state that was pushed out is smaller than the smallest checkpoint"
+        )
     idle = next((e.get("idle_s") for e in episode.of("slot_evicting")), None)
     if idle is not None and idle >= view.limits.idle_victim_s:
         return Trigger("unrelated-prompt", f"all slots were held and the victim was idle for {idle} s")
@@ -227,10 +238,12 @@ def _head_on_one(episode: Episode, setting: Setting) -> Trigger:
         )
     small = prompt < live * view.limits.side_call_share
     if (small or _other_flags(episode)) and not goes_unmissed(setting.view, episode):
-        why = "the prompt is small beside the state it pushed out" if small else "the flags of the two requests differ"
-        return Trigger(
-            "side-calls-on-one-slot", why, "turns" if known else "possible", ("unrelated-prompt",)
+        why = (
+            "the prompt is small beside the state it pushed out"
+            if small
+            else "the flags of the two requests differ"
         )
+        return Trigger("side-calls-on-one-slot", why, "turns" if known else "possible", ("unrelated-prompt",))
     return Trigger(
         "unrelated-prompt",
         "only the head of the chat template is shared, and nothing shows that the displaced conversation returns",
@@ -253,12 +266,14 @@ def _forced(episode: Episode, setting: Setting) -> Trigger | None:
         return None
     repaired = [e for e in episode.before if e.kind == "tool_repair" and e.rule in REPAIRS]
     if repaired and limits.forced_low_tokens <= episode.common - before.prompt <= limits.forced_high_tokens:
-        return Trigger("forced-think-close", "the server closed a think block or repaired a call in the turn before")
+        return Trigger(
+            "forced-think-close", "the server closed a think block or repaired a call in the turn before"
+        )
     return None
 
 
 def _turn_taking(episode: Episode, setting: Setting) -> Trigger | None:
-    view, group = setting.view, setting.turning.get(id(episode))
+    group = setting.turning.get(id(episode))
     if group is not None:
         return _taking_turns(episode, group, setting)
     if id(episode) in setting.pinned:
@@ -273,8 +288,16 @@ def _taking_turns(episode: Episode, group: Alternation, setting: Setting) -> Tri
     view, slots = setting.view, setting.view.slots(episode)
     cheap = _healed_return(episode, setting)
     if group.side_calls and not several_slots(view, episode):
-        grade, others = ("turns", ()) if slots == 1 else ("possible", ("slot-steal-shared-prefix", "too-few-slots"))
-        return Trigger("side-calls-on-one-slot", "a small request takes turns with a large conversation", grade, others, cheap)
+        grade, others = (
+            ("turns", ()) if slots == 1 else ("possible", ("slot-steal-shared-prefix", "too-few-slots"))
+        )
+        return Trigger(
+            "side-calls-on-one-slot",
+            "a small request takes turns with a large conversation",
+            grade,
+            others,
+            cheap,
+        )
     if slots == 1:
         return _too_few(episode, group, setting)
     if slots is None and not several_slots(view, episode):
@@ -330,7 +353,11 @@ def _images(episode: Episode, setting: Setting) -> Trigger | None:
     if setting.view.images_known(episode) or setting.view.memo.get("images_in_prose"):
         if episode.hit_tokens or (episode.start and not episode.of("multimodal_hit")):
             return None  # the disk answered: a text request
-        return Trigger("multimodal-all-or-nothing", "images are in the conversation and the whole state was dropped", "config")
+        return Trigger(
+            "multimodal-all-or-nothing",
+            "images are in the conversation and the whole state was dropped",
+            "config",
+        )
     return None
 
 
@@ -344,7 +371,11 @@ def _reply(episode: Episode, setting: Setting) -> Trigger | None:
             return None
         sure = before.how == "slot"
     else:
-        if live - common > limits.unknown_reply_tokens or common < live / 2 or _fresh_session(episode, setting):
+        if (
+            live - common > limits.unknown_reply_tokens
+            or common < live / 2
+            or _fresh_session(episode, setting)
+        ):
             return None
         sure = False
     return _reply_trigger(episode, sure)
@@ -357,8 +388,18 @@ def _reply_trigger(episode: Episode, sure: bool) -> Trigger:
     grade = "turns" if sure else "possible"
     others = () if before is not None else ("tail-mismatch-no-rewind",)
     if left_out or stopped:
-        return Trigger("reasoning-retokenised", "the prompt parts from the live state where the last reply begins", grade, (*others, "tool-bytes-retokenised"))
-    return Trigger("tool-bytes-retokenised", "the tool call came back in other tokens than were sampled", grade, (*others, "reasoning-retokenised"))
+        return Trigger(
+            "reasoning-retokenised",
+            "the prompt parts from the live state where the last reply begins",
+            grade,
+            (*others, "tool-bytes-retokenised"),
+        )
+    return Trigger(
+        "tool-bytes-retokenised",
+        "the tool call came back in other tokens than were sampled",
+        grade,
+        (*others, "reasoning-retokenised"),
+    )
 
 
 def _transient(episode: Episode, setting: Setting) -> Trigger | None:
@@ -373,9 +414,18 @@ def _early(episode: Episode, setting: Setting) -> Trigger | None:
     if live is None or prompt is None or common is None:
         return None
     if common < min(live, prompt) * limits.early_share and prompt >= limits.grown_share * live:
-        return Trigger("client-early-edit", "the conversation went on, but a block near its start changed", alternatives=("client-history-rewrite",))
+        return Trigger(
+            "client-early-edit",
+            "the conversation went on, but a block near its start changed",
+            alternatives=("client-history-rewrite",),
+        )
     if _fresh_session(episode, setting):
-        return Trigger("client-early-edit", "a fresh session of the same length parts inside the instructions", "possible", ("tail-mismatch-no-rewind",))
+        return Trigger(
+            "client-early-edit",
+            "a fresh session of the same length parts inside the instructions",
+            "possible",
+            ("tail-mismatch-no-rewind",),
+        )
     return None
 
 
@@ -388,7 +438,8 @@ def _fresh_session(episode: Episode, setting: Setting) -> bool:
     if episode.previous is not None and episode.previous.how == "slot":
         return False  # the turn before is known: one conversation that goes on
     return any(
-        e is not episode and e.depth == hit and abs((e.prompt or 0) - prompt) <= 2 for e in setting.view.misses
+        e is not episode and e.depth == hit and abs((e.prompt or 0) - prompt) <= 2
+        for e in setting.view.misses
     )
 
 
@@ -408,11 +459,21 @@ def _rewrite(episode: Episode, setting: Setting) -> Trigger | None:
     limits, view = setting.view.limits, setting.view
     shorter = (episode.prompt or 0) < limits.grown_share * (episode.live or 0)
     if shorter and (_other_flags(episode) or _opens_again(episode, view)):
-        return Trigger("unrelated-prompt", "another session opens: same length as an earlier first prompt, or other flags", "turns", ("client-history-rewrite",))
+        return Trigger(
+            "unrelated-prompt",
+            "another session opens: same length as an earlier first prompt, or other flags",
+            "turns",
+            ("client-history-rewrite",),
+        )
     if shorter or id(episode) in setting.creeping:
         why = "the prompt is shorter than the live state" if shorter else "C creeps forward from miss to miss"
         return Trigger("client-history-rewrite", why, "turns")
-    return Trigger("client-history-rewrite", "the prompt parts from the live state in the middle", "possible", ("client-early-edit",))
+    return Trigger(
+        "client-history-rewrite",
+        "the prompt parts from the live state in the middle",
+        "possible",
+        ("client-early-edit",),
+    )
 
 
 def _opens_again(episode: Episode, view: View) -> bool:
@@ -439,8 +500,18 @@ def _silent(episode: Episode, setting: Setting) -> Trigger | None:
     if before is None or prompt < before.prompt or before.finish is None:
         return None
     if before.finish == "stop" or prompt < live:
-        return Trigger("reasoning-retokenised", "after finish=stop the next prompt did not continue the live state", "possible", ("tail-mismatch-no-rewind", "tool-bytes-retokenised"))
-    return Trigger("tool-bytes-retokenised", "after a tool call the next prompt did not continue the live state", "possible", ("reasoning-retokenised",))
+        return Trigger(
+            "reasoning-retokenised",
+            "after finish=stop the next prompt did not continue the live state",
+            "possible",
+            ("tail-mismatch-no-rewind", "tool-bytes-retokenised"),
+        )
+    return Trigger(
+        "tool-bytes-retokenised",
+        "after a tool call the next prompt did not continue the live state",
+        "possible",
+        ("reasoning-retokenised",),
+    )
 
 
 _Rule = Callable[[Episode, Setting], "Trigger | None"]

@@ -277,8 +277,8 @@ def goes_unmissed(view: View, episode: Episode) -> bool:
         return False
     if view.last_of_conversation.get((episode.request.run, mate.conversation), 0) > episode.request.request:
         return False
-    later = view.after(episode.request)[:1]
-    return bool(later) and later[0].run == episode.request.run
+    later, run = view.after(episode.request)[:1], view.run_of(episode)
+    return bool(run is not None and run.stopped) or bool(later and later[0].run == episode.request.run)
 
 
 def owed(view: View, episode: Episode) -> int | None:
@@ -338,6 +338,8 @@ def switch_seconds(view: View, episodes: Sequence[Episode]) -> float:
         work = sum(e.get("save_ms") or 0.0 for e in episode.of("kv_stored") if e.get("reason") == "evict")
         work += sum(e.get("load_ms") or 0.0 for e in episode.of("kv_hit"))
         began, decided = episode.request.start_s, episode.request.decided_s
-        waited = began - decided if episode.miss is not None and began is not None and decided is not None else 0.0
+        waited = (
+            began - decided if episode.miss is not None and began is not None and decided is not None else 0.0
+        )
         spent += max(work / 1000, waited if waited < 600 else 0.0)
     return round(spent, 3)

@@ -35,7 +35,9 @@ def _starts(view: View, ranked: Sequence[Judged]) -> Iterator[str]:
 
 def _turns(view: View, ranked: Sequence[Judged]) -> Iterator[str]:
     named = triggers(view)
-    lonely = [e for e in view.misses if e.previous is None and named.get(id(e)) and named[id(e)].grade == "possible"]
+    lonely = [
+        e for e in view.misses if e.previous is None and named.get(id(e)) and named[id(e)].grade == "possible"
+    ]
     if lonely:
         yield "whether the reply was sent back as it was sampled: several turns are needed, with the `finish` line before the miss"
     if len(view.misses) == 1 and len(view.requests) < 3:
@@ -43,7 +45,13 @@ def _turns(view: View, ranked: Sequence[Judged]) -> Iterator[str]:
 
 
 def _texts(view: View, ranked: Sequence[Judged]) -> Iterator[str]:
-    asks = {"reasoning-retokenised", "tool-bytes-retokenised", "tail-mismatch-no-rewind", "client-early-edit", "client-history-rewrite"}
+    asks = {
+        "reasoning-retokenised",
+        "tool-bytes-retokenised",
+        "tail-mismatch-no-rewind",
+        "client-early-edit",
+        "client-history-rewrite",
+    }
     if not view.reading.trace and any(j.id in asks for j in ranked):
         yield "which text differed: a --trace file shows the first mismatching tokens"
 
@@ -84,7 +92,10 @@ def _slot_alikes(view: View, found: set[str]) -> Iterator[tuple[str, str]]:
         yield "slot-steal-shared-prefix", "the server has one slot: nothing else could have been chosen"
         yield "slot-steal-trivial-prefix", "the server has one slot"
     if "slot-steal-shared-prefix" in found:
-        yield "client-transient-tail", "the misses with the same common length belong to different conversations"
+        yield (
+            "client-transient-tail",
+            "the misses with the same common length belong to different conversations",
+        )
         if slots and slots > 1:
             yield "too-few-slots", "a slot was free while conversations pushed each other out"
     if "too-few-slots" in found:
@@ -111,20 +122,33 @@ def _reply_alikes(view: View, found: set[str]) -> Iterator[tuple[str, str]]:
 
 
 def _image_alikes(view: View, found: set[str]) -> Iterator[tuple[str, str]]:
-    if any(e.miss is not None and e.miss.get("vision") for e in view.misses) and "multimodal-all-or-nothing" not in found:
+    if (
+        any(e.miss is not None and e.miss.get("vision") for e in view.misses)
+        and "multimodal-all-or-nothing" not in found
+    ):
         known = view.of("vision_cache") or view.of("multimodal_hit")
         if not known:
-            yield "multimodal-all-or-nothing", "`vision=` alone proves no images: every newer server prints it for text, too"
+            yield (
+                "multimodal-all-or-nothing",
+                "`vision=` alone proves no images: every newer server prints it for text, too",
+            )
 
 
 def _disk_alikes(view: View, found: set[str]) -> Iterator[tuple[str, str]]:
-    healed = [e for e in view.misses if e.common and e.depth and e.common - e.depth < max(1024, e.common // 20)]
+    healed = [
+        e for e in view.misses if e.common and e.depth and e.common - e.depth < max(1024, e.common // 20)
+    ]
     if healed:
-        yield "shallow-disk-checkpoint", f"the disk answered within max(1024, 5 %) of the common text in {len(healed)} misses"
+        yield (
+            "shallow-disk-checkpoint",
+            f"the disk answered within max(1024, 5 %) of the common text in {len(healed)} misses",
+        )
     hits = [e for e in view.of("kv_hit") if not e.get("consumed")]
     if hits:
         yield "consumed-on-hit", "no hit line says `consumed`: the files stay"
-        used = [e for e in view.episodes if e.hit is not None and e.start is not None and e.start == e.hit_tokens]
+        used = [
+            e for e in view.episodes if e.hit is not None and e.start is not None and e.start == e.hit_tokens
+        ]
         if used:
             yield "hit-not-used", "the prefill starts where the hit ends (S = H)"
     if any(e.get("reason") == "cold" for e in view.of("kv_stored")):

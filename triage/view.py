@@ -55,7 +55,9 @@ class View:
     engine: list[Event] = field(default_factory=list)  # lines of the engine and of other programs
     rate: float | None = None  # the log's own prefill tokens a second (median), None where it shows none
     rates: tuple[float, float] | None = None  # its range
-    earlier: list[Request] = field(default_factory=list)  # the last requests of the stretch before (long logs)
+    earlier: list[Request] = field(
+        default_factory=list
+    )  # the last requests of the stretch before (long logs)
     memo: dict[str, Any] = field(default_factory=dict)
 
     # -- events ------------------------------------------------------------------------------------
@@ -139,7 +141,9 @@ class View:
             return 1
         listening = self.of("startup", "listening")
         for end in listening:
-            before = [e for e in self.of("startup") if e.excerpt == end.excerpt and end.seq - 6 <= e.seq < end.seq]
+            before = [
+                e for e in self.of("startup") if e.excerpt == end.excerpt and end.seq - 6 <= e.seq < end.seq
+            ]
             rules = {e.rule for e in before}
             unbroken = len(before) == end.seq - min((e.seq for e in before), default=end.seq)
             if unbroken and "context" in rules and not rules & {"batched", "sessions"}:

@@ -16,14 +16,36 @@ def register(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     from triage.reporters import FORMATS
 
-    parser.add_argument("input", nargs="+", metavar="INPUT", help="log, report (Markdown, pasted text), directory, or -")
+    parser.add_argument(
+        "input", nargs="+", metavar="INPUT", help="log, report (Markdown, pasted text), directory, or -"
+    )
     parser.add_argument("--format", choices=tuple(FORMATS), help="default: a text for a person")
-    parser.add_argument("--trace", action="append", default=[], metavar="FILE", help="--trace file of the server (repeatable)")
-    parser.add_argument("--client", action="append", default=[], metavar="FILE", help="the client's own usage records (JSON lines)")
+    parser.add_argument(
+        "--trace", action="append", default=[], metavar="FILE", help="--trace file of the server (repeatable)"
+    )
+    parser.add_argument(
+        "--client",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="the client's own usage records (JSON lines)",
+    )
     parser.add_argument("--since", metavar="STAMP", help="from this stamp on ('1130 17:52' or '17:52:23')")
     parser.add_argument("--until", metavar="STAMP", help="up to this stamp")
-    parser.add_argument("--expect", action="append", default=[], metavar="'METRIC OP NUMBER'", help="a total to hold (repeatable)")
-    parser.add_argument("--fail-on", action="append", default=[], metavar="MECHANISM", help="exit 1 if it is found (repeatable)")
+    parser.add_argument(
+        "--expect",
+        action="append",
+        default=[],
+        metavar="'METRIC OP NUMBER'",
+        help="a total to hold (repeatable)",
+    )
+    parser.add_argument(
+        "--fail-on",
+        action="append",
+        default=[],
+        metavar="MECHANISM",
+        help="exit 1 if it is found (repeatable)",
+    )
     parser.add_argument("--config", metavar="FILE", help="TOML file with [tool.ds4scope] thresholds")
     parser.add_argument("--no-replay", action="store_true", help="do not replay counterfactuals")
     parser.add_argument("--no-color", action="store_true", help="no colour (also NO_COLOR)")

@@ -35,9 +35,13 @@ def test_an_old_file_is_housekeeping(found):
 def test_ladder(judge):
     lines = []
     for n in range(1, 6):
-        lines.append(f"09:0{n}:00 kv cache stored tokens={n * 20480} trimmed=0 reason=continued key=token-text size={23 + n * 269}.00 MiB save=40.0 ms")
+        lines.append(
+            f"09:0{n}:00 kv cache stored tokens={n * 20480} trimmed=0 reason=continued key=token-text size={23 + n * 269}.00 MiB save=40.0 ms"
+        )
     for n in range(1, 4):
-        lines.append(f"09:08:00 kv cache evicted reason=disk-cache-full tokens={n * 20480} hits=0 size={23 + n * 269}.00 MiB file=/kv/{n}.kv")
+        lines.append(
+            f"09:08:00 kv cache evicted reason=disk-cache-full tokens={n * 20480} hits=0 size={23 + n * 269}.00 MiB file=/kv/{n}.kv"
+        )
     report = judge("\n".join(lines))
     first = report.findings[0]
     assert first.mechanism == "nested-continued-ladder"
@@ -100,7 +104,9 @@ def test_another_branch_is_not_the_incoming_prefix(found):
 
 
 def test_one_eviction_is_housekeeping(judge):
-    report = judge("kv cache evicted reason=disk-cache-full tokens=61440 hits=0 size=829.61 MiB file=/kv/a.kv\n")
+    report = judge(
+        "kv cache evicted reason=disk-cache-full tokens=61440 hits=0 size=829.61 MiB file=/kv/a.kv\n"
+    )
     assert [f.mechanism for f in report.findings] == ["budget-eviction"]
     assert report.findings[0].quantities["severity"] == "none"
 
@@ -137,7 +143,9 @@ def test_store_failed(judge):
 
 
 def test_load_failed(found):
-    assert found("kv cache load failed /kv/a b.kv: cached text hash mismatch load=1.2 ms\n")[0] == "store-failed"
+    assert (
+        found("kv cache load failed /kv/a b.kv: cached text hash mismatch load=1.2 ms\n")[0] == "store-failed"
+    )
 
 
 def test_replaced_incompatible_file_is_no_failure(found):

@@ -30,9 +30,11 @@ def test_client_gone_while_decoding(judge):
 
 def test_retry_storm(judge):
     text = ""
-    for n, minute in enumerate((0, 6, 12)):
+    for minute in (0, 6, 12):
         text += f"0901 10:{minute:02}:00 ds4-server: chat ctx=2048..61000:58952 TOOLS prompt start\n"
-        text += f"0901 10:{minute + 5:02}:00 ds4-server: chat ctx=2048..61000:58952 TOOLS prompt done 300.0s\n"
+        text += (
+            f"0901 10:{minute + 5:02}:00 ds4-server: chat ctx=2048..61000:58952 TOOLS prompt done 300.0s\n"
+        )
         text += f"0901 10:{minute + 5:02}:00 ds4-server: chat ctx=2048..61000:58952 TOOLS stream closed during prefill\n"
     report = judge(text)
     ids = [f.mechanism for f in report.findings]
@@ -180,7 +182,10 @@ def test_start_lines_of_a_pair_are_no_failure(found):
 
 
 def test_out_of_memory(judge):
-    report = judge("ds4: CUDA tensor alloc failed: out of memory\n" * 4 + "0616 10:27:03 ds4-server: failed to create cuda session 2/4\n")
+    report = judge(
+        "ds4: CUDA tensor alloc failed: out of memory\n" * 4
+        + "0616 10:27:03 ds4-server: failed to create cuda session 2/4\n"
+    )
     assert report.findings[0].mechanism == "out-of-memory"
     assert report.findings[0].quantities["repeat_count"] == 4
 

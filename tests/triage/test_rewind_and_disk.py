@@ -79,7 +79,9 @@ def test_images_are_kept_whole_or_not_at_all(judge):
 
 
 def test_vision_match_alone_proves_no_images(judge):
-    report = judge("live kv cache miss live=140263 prompt=140551 common=130144 vision=match reason=token-mismatch\n")
+    report = judge(
+        "live kv cache miss live=140263 prompt=140551 common=130144 vision=match reason=token-mismatch\n"
+    )
     assert "multimodal-all-or-nothing" not in {f.mechanism for f in report.findings}
     assert any(r.mechanism == "multimodal-all-or-nothing" for r in report.ruled_out)
 

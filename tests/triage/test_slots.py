@@ -127,7 +127,9 @@ def test_three_conversations_on_two_slots(judge):
     text = START_2
     for n, (live, prompt, common, hit) in enumerate(rows):
         stamp = f"0901 10:1{n}:00 ds4-server:"
-        text += f"{stamp} live kv cache miss live={live} prompt={prompt} common={common} reason=token-mismatch\n"
+        text += (
+            f"{stamp} live kv cache miss live={live} prompt={prompt} common={common} reason=token-mismatch\n"
+        )
         text += f"{stamp} kv cache stored tokens={live} trimmed=0 reason=evict key=token-text size={live / 75:.2f} MiB save=100.0 ms\n"
         if hit:
             text += f"{stamp} kv cache hit text tokens={hit} text=9 quant=2 key=token-text load=50.0 ms file=/kv/{hit}.kv\n"

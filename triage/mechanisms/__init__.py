@@ -49,7 +49,9 @@ def catalogue() -> dict[str, Mechanism]:
         try:
             loaded = point.load()
         except Exception as error:  # a plug-in may fail in any way; its name must be said
-            raise UsageError("E-PLUGIN", f"mechanism plug-in {point.name} cannot be loaded: {error}") from error
+            raise UsageError(
+                "E-PLUGIN", f"mechanism plug-in {point.name} cannot be loaded: {error}"
+            ) from error
         for mechanism in loaded if isinstance(loaded, (list, tuple)) else [loaded]:
             found[mechanism.id] = mechanism
     return found

@@ -7,7 +7,7 @@ from typing import Any
 
 from parser.event import Event
 from triage.episodes import Episode, total, total_s
-from triage.evidence import event_sign, plural
+from triage.evidence import event_sign, plural, triggers_of
 from triage.fallback import aligned_stores
 from triage.figures import compact, cost_of
 from triage.mechanism import Mechanism, Replay, Sign
@@ -31,9 +31,13 @@ def _warm(view: View, stores: dict[int, Event]) -> list[tuple[Episode, Event, in
 
 def _figures(warm: list[tuple[Episode, Event, int]]) -> dict[str, Any]:
     shares = [
-        100.0 * e.seconds / e.request.total_s for e, _, _ in warm if e.seconds is not None and e.request.total_s
+        100.0 * e.seconds / e.request.total_s
+        for e, _, _ in warm
+        if e.seconds is not None and e.request.total_s
     ]
-    reuse = [100.0 * e.start / e.request.prompt_tokens for e, _, _ in warm if e.start and e.request.prompt_tokens]
+    reuse = [
+        100.0 * e.start / e.request.prompt_tokens for e, _, _ in warm if e.start and e.request.prompt_tokens
+    ]
     return compact(
         {
             "warm_starts": len(warm),
@@ -62,6 +66,7 @@ def detect(view: View) -> Iterator[Sign]:
         lines,
         _figures(warm),
         episodes=episodes,
+        triggers=triggers_of(view, episodes),
         tokens=tokens,
         seconds=seconds,
     )

@@ -21,7 +21,11 @@ def detect(view: View) -> Iterator[Sign]:
     figures = {**evicted_figures(gone), "per_hour": len(gone) * 3600 / span if span and many else None}
     yield event_sign(
         f"{plural(len(gone), 'file')} deleted to stay within the disk budget"
-        + (": the budget is small for this traffic" if many else ": ordinary housekeeping, nothing to delete by hand"),
+        + (
+            ": the budget is small for this traffic"
+            if many
+            else ": ordinary housekeeping, nothing to delete by hand"
+        ),
         gone,
         compact(figures),
         tokens=0,

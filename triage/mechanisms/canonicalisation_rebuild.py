@@ -26,7 +26,11 @@ def _rebuilt(event: Event) -> int | None:
 
 def _figures(needed: list[Event], done: list[Event]) -> dict[str, Any]:
     firsts = [e for e in needed if e.rule != "canonicalized"] or needed
-    target = [e for e in firsts if (e.get("canonical") or e.get("target")) is not None and e.get("common") is not None]
+    target = [
+        e
+        for e in firsts
+        if (e.get("canonical") or e.get("target")) is not None and e.get("common") is not None
+    ]
     return compact(
         {
             "rebuilds": max(len(firsts), len(done)),
@@ -36,7 +40,9 @@ def _figures(needed: list[Event], done: list[Event]) -> dict[str, Any]:
                 for e in firsts
                 if e.get("discard") is not None or (e.get("live") is not None and e.get("common") is not None)
             ),
-            "rewritten_tokens": total((e.get("canonical") or e.get("target")) - e.get("common") for e in target),
+            "rewritten_tokens": total(
+                (e.get("canonical") or e.get("target")) - e.get("common") for e in target
+            ),
             "rebuild_seconds": total_s(e.get("elapsed_s") for e in done),
         }
     )

@@ -46,6 +46,8 @@ MECHANISM = Mechanism(
     server="nothing saves the changed part; denser or renewed checkpoints below C save the rest",
     detect=detect,
     upstream=(393, 394),
-    replay=Replay("a checkpoint at C: the gain over the log is the cache loss only", {"reuse": "rewind-to-common"}),
+    replay=Replay(
+        "a checkpoint at C: the gain over the log is the cache loss only", {"reuse": "rewind-to-common"}
+    ),
     trigger=True,
 )

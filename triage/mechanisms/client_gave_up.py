@@ -37,9 +37,7 @@ def _gone_requests(view: View) -> list[Request]:
 
 def _wasted(view: View, episodes: list[Episode]) -> float | None:
     """Seconds computed for nobody: the whole request where the log says it, else its prefill."""
-    return total_s(
-        e.request.total_s if e.request.total_s is not None else e.seconds for e in episodes
-    )
+    return total_s(e.request.total_s if e.request.total_s is not None else e.seconds for e in episodes)
 
 
 def detect(view: View) -> Iterator[Sign]:
@@ -91,5 +89,11 @@ MECHANISM = Mechanism(
     upstream=(111, 151, 194, 222, 224, 227, 242, 245, 333, 489, 1006),
     replay=Replay("cancel at the time of the disconnect", {}),
     place=CONSEQUENCE,
-    causes=("prefill-stall", "host-suspended", "poisoned-checkpoint", "engine-prefill-failure", "distributed-failure"),
+    causes=(
+        "prefill-stall",
+        "host-suspended",
+        "poisoned-checkpoint",
+        "engine-prefill-failure",
+        "distributed-failure",
+    ),
 )

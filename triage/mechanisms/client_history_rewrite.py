@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 from triage.episodes import Episode
@@ -28,9 +29,9 @@ def detect(view: View) -> Iterator[Sign]:
 
     def extra(episodes: list[Episode]) -> dict[str, Any]:
         numbers = [e.request.request for e in episodes]
-        between = [b - a - 1 for a, b in zip(numbers, numbers[1:], strict=False)]
+        between = [b - a - 1 for a, b in pairwise(numbers)]
         commons = [e.common for e in episodes if e.common is not None]
-        steps = [b - a for a, b in zip(commons, commons[1:], strict=False) if b > a]
+        steps = [b - a for a, b in pairwise(commons) if b > a]
         return {
             "useful_turns_between": between[:12] if any(between) else None,
             "boundary_step_tokens": steps[:12] or None,

@@ -14,7 +14,11 @@ from triage.view import View
 
 def _explain(episodes: list[Episode], figures: dict[str, Any]) -> str:
     pinned = figures.get("pinned_common_tokens")
-    where = f"at {pinned} tokens" if pinned else f"{figures.get('distance_tokens')} tokens before the end of the last prompt"
+    where = (
+        f"at {pinned} tokens"
+        if pinned
+        else f"{figures.get('distance_tokens')} tokens before the end of the last prompt"
+    )
     return f"{plural(len(episodes), 'turn')} of one conversation part from the live state {where}"
 
 

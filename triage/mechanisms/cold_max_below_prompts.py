@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from triage.episodes import Episode, total_s
-from triage.evidence import event_sign, plural
+from triage.evidence import event_sign, plural, triggers_of
 from triage.fallback import fallbacks
 from triage.figures import compact, lines_of
 from triage.mechanism import Mechanism, Replay, Sign
@@ -29,7 +29,9 @@ def cold_prompts(view: View) -> list[tuple[Episode, int]]:
             continue
         if view.images_known(episode):
             continue  # R3.13: a request with images is never stored cold, whatever the limit
-        if view.disk_configured(episode) and not any(e.get("reason") == "cold" for e in episode.of("kv_stored")):
+        if view.disk_configured(episode) and not any(
+            e.get("reason") == "cold" for e in episode.of("kv_stored")
+        ):
             found.append((episode, limit))
     return found
 
@@ -68,7 +70,9 @@ def detect(view: View) -> Iterator[Sign]:
         "prefill_seconds": total_s(stated) if stated else None,
         "avoidable_tokens": tokens,
     }
-    lines = [e for ep in episodes for e in ep.events if e.kind in ("live_miss", "prompt_start", "prompt_done")]
+    lines = [
+        e for ep in episodes for e in ep.events if e.kind in ("live_miss", "prompt_start", "prompt_done")
+    ]
     start = view.of("startup", "kv_disk")
     yield event_sign(
         f"{plural(len(episodes), 'prompt')} longer than cold_max={limit}: no cold checkpoint is written, and none of "
@@ -76,6 +80,7 @@ def detect(view: View) -> Iterator[Sign]:
         start + lines,
         compact(figures),
         episodes=episodes,
+        triggers=triggers_of(view, episodes),
         tokens=tokens,
         seconds=cold if cold is not None else view.seconds_for(tokens),
         grade="config" if start or lines_of(lines) else "possible",

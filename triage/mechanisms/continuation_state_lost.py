@@ -11,7 +11,9 @@ from triage.figures import compact
 from triage.mechanism import Mechanism, Sign
 from triage.view import View
 
-_STATE: Final = re.compile(r"continuation\s+state\s+is\s+not\s+available|no (?:live )?state for (?:the )?(?:tool|call)", re.I)
+_STATE: Final = re.compile(
+    r"continuation\s+state\s+is\s+not\s+available|no (?:live )?state for (?:the )?(?:tool|call)", re.I
+)
 
 
 def listed_ids(view: View) -> list[str]:
@@ -24,7 +26,8 @@ def detect(view: View) -> Iterator[Sign]:
     said = [
         h
         for h in view.reading.hearsay
-        if h.kind == "error" and (h.fields.get("tool_ids") or _STATE.search(str(h.fields.get("message") or h.text)))
+        if h.kind == "error"
+        and (h.fields.get("tool_ids") or _STATE.search(str(h.fields.get("message") or h.text)))
     ]
     asked = [str(one) for h in said for one in (h.fields.get("tool_ids") or ())]
     ids = listed_ids(view)

@@ -15,7 +15,11 @@ def detect(view: View) -> Iterator[Sign]:
     said = view.of("startup", "no_checkpoints", "kv_disk_failed")
     if not said or view.of("kv_stored") or view.of("kv_hit"):
         return
-    why = "the model has no checkpoints" if said[0].rule == "no_checkpoints" else "its directory could not be created"
+    why = (
+        "the model has no checkpoints"
+        if said[0].rule == "no_checkpoints"
+        else "its directory could not be created"
+    )
     yield event_sign(
         f"the disk cache stays unused: {why}",
         said + view.of("startup", "kv_disk"),

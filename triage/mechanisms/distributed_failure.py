@@ -16,7 +16,9 @@ _SIDE = re.compile(r"\b(leader|worker|coordinator|rank \d+)\b", re.I)
 
 def _live(view: View, seq: int) -> int | None:
     """Tokens of the state that the failure took: the open request's prompt, or the last live length."""
-    spans = [e.get("span_end") for e in view.of("prompt_start") if e.seq < seq and e.get("span_end") is not None]
+    spans = [
+        e.get("span_end") for e in view.of("prompt_start") if e.seq < seq and e.get("span_end") is not None
+    ]
     return spans[-1] if spans else None
 
 
@@ -35,7 +37,9 @@ def detect(view: View) -> Iterator[Sign]:
                 "failures": len(lines),
                 "prompt_tokens": _live(view, lines[0].seq),
                 "side": side,
-                "after_continued_store_of_tokens": after[-1].get("tokens") if after and lines[0].seq - after[-1].seq < 8 else None,
+                "after_continued_store_of_tokens": after[-1].get("tokens")
+                if after and lines[0].seq - after[-1].seq < 8
+                else None,
             }
         ),
         tokens=_live(view, lines[0].seq),

@@ -44,7 +44,9 @@ def detect(view: View) -> Iterator[Sign]:
         reprefill = total(e.reprefill if e.reprefill is not None else e.prompt for e in episodes)
         return {
             "reprefill_tokens": reprefill,
-            "prefill_rate_tps": next((e.prefilled / e.seconds for e in episodes if e.prefilled and e.seconds), None),
+            "prefill_rate_tps": next(
+                (e.prefilled / e.seconds for e in episodes if e.prefilled and e.seconds), None
+            ),
             "refused_rewinds": len(refused) or None,
         }
 
@@ -52,12 +54,20 @@ def detect(view: View) -> Iterator[Sign]:
     yield from found
     refused = _refusals(view)
     if refused and not found:
-        lost = [e.get("from") - e.get("to") for e in refused if e.get("from") is not None and e.get("to") is not None]
+        lost = [
+            e.get("from") - e.get("to")
+            for e in refused
+            if e.get("from") is not None and e.get("to") is not None
+        ]
         prompt = total(e.get("to") + 1 for e in refused if e.get("to") is not None)
         yield event_sign(
             "a rewind of the live state to the end of the prompt was refused: the whole prompt is computed again",
             refused,
-            {"reprefill_tokens": prompt, "sampled_not_replayed_tokens": sum(lost), "refused_rewinds": len(refused)},
+            {
+                "reprefill_tokens": prompt,
+                "sampled_not_replayed_tokens": sum(lost),
+                "refused_rewinds": len(refused),
+            },
             tokens=prompt,
             seconds=view.seconds_for(prompt),
         )

@@ -21,15 +21,17 @@ def detect(view: View) -> Iterator[Sign]:
 
     def extra(episodes: list[Episode]) -> dict[str, Any]:
         repairs = [r for e in episodes for r in e.before if r.kind == "tool_repair" and r.rule in REPAIRS]
-        first = next(
-            (view.at(e.miss) - at for e in episodes for r in repairs if (at := view.at(r)) is not None and view.at(e.miss)),
-            None,
-        )  # fmt: skip
+        waits = [
+            view.span_s([r, e.miss])
+            for e in episodes
+            for r in e.before
+            if r in repairs and e.miss is not None
+        ]
         matched = [100.0 * e.common / e.prompt for e in episodes if e.common and e.prompt]
         return {
             "repairs": len(repairs),
             "repair_lines": sorted({r.line for r in repairs}),
-            "seconds_to_miss": first,
+            "seconds_to_miss": next((w for w in waits if w is not None), None),
             "matched_percent": round(min(matched), 3) if matched else None,
         }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from parser.event import Event
 from triage import engine
@@ -18,13 +19,13 @@ def _differs(before: dict[str, str], after: dict[str, str]) -> list[str]:
 
 def _same_directory(view: View, first: int, second: int) -> bool:
     """The two starts name one directory, or at least one of them names none."""
-    said = [e for e in view.of("startup", "kv_disk")]
+    said = view.of("startup", "kv_disk")
     before = [e.get("dir") for e in said if e.seq < second]
     after = [e.get("dir") for e in said if e.seq >= second]
     return not before or not after or before[-1] == after[0]
 
 
-def _older(view: View, hit: Event, start: int) -> Event | None | bool:
+def _older(view: View, hit: Event, start: int) -> Event | bool | None:
     """The store before the last start that wrote the file; True where it must be older than the log; None if fresh."""
     same = [s for s in view.of("kv_stored") if s.get("tokens") == hit.get("tokens") and s.seq < hit.seq]
     if any(s.seq > start for s in same):
@@ -35,11 +36,15 @@ def _older(view: View, hit: Event, start: int) -> Event | None | bool:
 def detect(view: View) -> Iterator[Sign]:
     """Two starts whose model lines differ, and after the second a hit on a file stored before it."""
     found = engine.starts(view)
-    for (first, before), (second, after) in zip(found, found[1:], strict=False):
+    for (first, before), (second, after) in pairwise(found):
         changed = _differs(before, after)
         if not changed or not _same_directory(view, first, second):
             continue
-        hits = [(h, old) for h in view.of("kv_hit") if h.seq > second and (old := _older(view, h, second)) is not None]
+        hits = [
+            (h, old)
+            for h in view.of("kv_hit")
+            if h.seq > second and (old := _older(view, h, second)) is not None
+        ]
         if not hits:
             continue
         stores = [old for _, old in hits if isinstance(old, Event)]

@@ -22,13 +22,20 @@ def detect(view: View) -> Iterator[Sign]:
     reused = sum(r.cached_tokens or 0 for r in requests)
     prompts = sum(r.prompt_tokens or 0 for r in requests if r.prompt_tokens)
     first = best[0] if best else None
-    switches = [e for name in ("side-calls-on-one-slot", "tail-mismatch-no-rewind") for e, _ in triggered(view, name, cheap=True)]
+    switches = [
+        e
+        for name in ("side-calls-on-one-slot", "tail-mismatch-no-rewind")
+        for e, _ in triggered(view, name, cheap=True)
+    ]
     yield event_sign(
-        "the cache works as it should: " + (", ".join(sorted({name for name, _ in signs})) or "a first prompt, computed once"),
+        "the cache works as it should: "
+        + (", ".join(sorted({name for name, _ in signs})) or "a first prompt, computed once"),
         [e for _, e in signs][:12] or [e for ep in best[:3] for e in ep.events][:6],
         compact(
             {
-                "reuse_percent": 100.0 * (first.start or 0) / first.prompt if first is not None and first.prompt else None,
+                "reuse_percent": 100.0 * (first.start or 0) / first.prompt
+                if first is not None and first.prompt
+                else None,
                 "reuse_percent_overall": 100.0 * reused / prompts if prompts else None,
                 "new_tokens": first.prefilled if first is not None else None,
                 "prefill_seconds": first.seconds if first is not None else None,

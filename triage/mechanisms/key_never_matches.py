@@ -42,7 +42,10 @@ def detect(view: View) -> Iterator[Sign]:
         yield event_sign(
             f"a state of {tokens} tokens was written under key=token-text, and the trace shows that the next start did not find it",
             traced,
-            {"stored_never_found_tokens": tokens, "stored_in_vain_mib": total_s(e.get("size_mib") for e in traced) or 0.0},
+            {
+                "stored_never_found_tokens": tokens,
+                "stored_in_vain_mib": total_s(e.get("size_mib") for e in traced) or 0.0,
+            },
             tokens=tokens,
             seconds=view.seconds_for(tokens),
             grade="trace",

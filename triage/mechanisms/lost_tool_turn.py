@@ -17,7 +17,9 @@ _RECOVERED = ("recovered", "repaired", "hallucinated", "forced_close")
 def _why(event: Event, view: View, not_closed: list[Event]) -> str | None:
     """Why this finish line is a lost turn; None if it is not."""
     flags, finish = event.get("flags") or (), event.get("finish")
-    if finish == "error" and str(event.get("error") or "").startswith(("unterminated tool call", "invalid tool call")):
+    if finish == "error" and str(event.get("error") or "").startswith(
+        ("unterminated tool call", "invalid tool call")
+    ):
         return "the tool call was never closed"
     if finish in ("stop", "length"):
         if any(0 < event.seq - line.seq <= 8 for line in not_closed):
@@ -26,7 +28,11 @@ def _why(event: Event, view: View, not_closed: list[Event]) -> str | None:
             return "the turn ended while it was still thinking"
         if "DSML_START" in flags and "DSML_END" not in flags:
             return "the tool call was never closed"
-    empty = finish == "stop" and event.get("gen") is not None and event.get("gen") <= view.limits.empty_turn_tokens
+    empty = (
+        finish == "stop"
+        and event.get("gen") is not None
+        and event.get("gen") <= view.limits.empty_turn_tokens
+    )
     return "the turn is empty" if empty and "TOOLS" in flags else None
 
 
@@ -41,7 +47,9 @@ def _recovered(event: Event, view: View) -> bool:
 def detect(view: View) -> Iterator[Sign]:
     """Unterminated calls, a finish while THINKING is shown, an empty turn, calls returned as text."""
     not_closed = view.of("tool_repair", "not_closed")
-    lost = [(e, why) for e in view.of("finish") if (why := _why(e, view, not_closed)) and not _recovered(e, view)]
+    lost = [
+        (e, why) for e in view.of("finish") if (why := _why(e, view, not_closed)) and not _recovered(e, view)
+    ]
     as_text = view.of("tool_repair", "as_text")
     bare = [] if lost or view.of("finish") else not_closed
     told = [e for e, _ in lost] + [e for e in as_text if not _ends_told(e, lost)] + bare
@@ -51,8 +59,7 @@ def detect(view: View) -> Iterator[Sign]:
     near = [r for r in not_closed if any(0 < e.seq - r.seq <= 8 for e, _ in lost)]
     seconds = total_s(e.get("elapsed_s") for e, _ in lost)
     yield event_sign(
-        f"{plural(len(told), 'turn')} lost its tool call or answer"
-        + (f" ({lost[0][1]})" if lost else ""),
+        f"{plural(len(told), 'turn')} lost its tool call or answer" + (f" ({lost[0][1]})" if lost else ""),
         sorted([*told, *near], key=lambda e: e.seq),
         compact(
             {
@@ -64,7 +71,9 @@ def detect(view: View) -> Iterator[Sign]:
                 "prefill_rate_tps": _rate(view, lost),
             }
         ),
-        episodes=list({id(view.owner[e.seq]): view.owner[e.seq] for e in told if e.seq in view.owner}.values()),
+        episodes=list(
+            {id(view.owner[e.seq]): view.owner[e.seq] for e in told if e.seq in view.owner}.values()
+        ),
         tokens=total(e.get("gen") for e, _ in lost),
         seconds=_decode_seconds(view, lost),
         confidence=0.9 if lost else 0.6,

@@ -56,6 +56,9 @@ MECHANISM = Mechanism(
     server="exact live reuse with images, one reuse path for text and images, a memory checkpoint",
     detect=detect,
     upstream=(916, 977, 962, 1007),
-    replay=Replay("image state treated like text: n = P - C or P - L", {"reuse": "rewind-to-common", "store": "images-on-disk"}),
+    replay=Replay(
+        "image state treated like text: n = P - C or P - L",
+        {"reuse": "rewind-to-common", "store": "images-on-disk"},
+    ),
     trigger=True,
 )

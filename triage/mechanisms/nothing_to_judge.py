@@ -29,7 +29,10 @@ def detect(view: View) -> Iterator[Sign]:
     if speaks_of_reuse(view):
         return
     yield Sign(
-        f"nothing in the input speaks about reuse; it holds {holds(view)}", figures={}, avoidable_tokens=0, confidence=0.95
+        f"nothing in the input speaks about reuse; it holds {holds(view)}",
+        figures={},
+        avoidable_tokens=0,
+        confidence=0.95,
     )
 
 

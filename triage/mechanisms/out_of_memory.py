@@ -17,9 +17,11 @@ def detect(view: View) -> Iterator[Sign]:
     lines = engine.memory_failures(view)
     if not lines:
         return
-    text, count = Counter(e.text for e in lines).most_common(1)[0]
+    _, count = Counter(e.text for e in lines).most_common(1)[0]
     yield event_sign(
-        f"the device has no room for what the settings ask ({count} x one line)" if count > 1 else "the device has no room for what the settings ask",
+        f"the device has no room for what the settings ask ({count} x one line)"
+        if count > 1
+        else "the device has no room for what the settings ask",
         lines[:20],
         compact(
             {

@@ -37,7 +37,12 @@ def never_started(view: View) -> list[tuple[Episode, float]]:
         line = episode.miss or episode.hit
         at = view.at(line)
         run = view.run_of(episode)
-        if line is None or at is None or episode.spanned or (run is not None and run.stopped and end - at < 600):
+        if (
+            line is None
+            or at is None
+            or episode.spanned
+            or (run is not None and run.stopped and end - at < 600)
+        ):
             continue
         if end - at >= view.limits.stall_s and any(e.seq > line.seq for e in starts):
             found.append((episode, end - at))
@@ -55,7 +60,7 @@ def detect(view: View) -> Iterator[Sign]:
     yield event_sign(
         f"{plural(len(found) + len(waiting), 'prefill')} stood still"
         + (f": {found[0].tokens} tokens took {found[0].printed_s:.0f} s" if found else ""),
-        [e for g in found for e in (g.first, g.second)] + [ep.miss or ep.hit for ep, _ in waiting],  # type: ignore[list-item]
+        [e for g in found for e in (g.first, g.second)] + [e for ep, _ in waiting for e in ep.events],
         compact(
             {
                 "stall_seconds": seconds or None,
@@ -76,7 +81,10 @@ def detect(view: View) -> Iterator[Sign]:
 
 def _owns(episode: Episode, gap: Gap) -> bool:
     request, line = episode.request, gap.second
-    same = (request.prompt_tokens, request.prefilled_tokens) == (line.get("span_end"), line.get("span_tokens"))
+    same = (request.prompt_tokens, request.prefilled_tokens) == (
+        line.get("span_end"),
+        line.get("span_tokens"),
+    )
     return same and bool(request.events) and min(request.events) <= line.seq
 
 

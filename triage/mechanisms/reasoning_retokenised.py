@@ -29,7 +29,9 @@ def detect(view: View) -> Iterator[Sign]:
         return {
             "was_live_tokens": was_live(episodes),
             "disk_hit_tokens": total(e.hit_tokens for e in episodes),
-            "previous_generated_tokens": total(e.previous.generated for e in episodes if e.previous is not None),
+            "previous_generated_tokens": total(
+                e.previous.generated for e in episodes if e.previous is not None
+            ),
         }
 
     yield from trigger_sign(view, "reasoning-retokenised", _explain, extra=extra)
@@ -47,6 +49,8 @@ MECHANISM = Mechanism(
     server="keep a client-visible key for the live state",
     detect=detect,
     upstream=(62, 489, 709, 714, 789, 856, 1058, 1093),
-    replay=Replay("the live state bound by the visible transcript: n becomes P - L", {"scheduler": "visible-key"}),
+    replay=Replay(
+        "the live state bound by the visible transcript: n becomes P - L", {"scheduler": "visible-key"}
+    ),
     trigger=True,
 )

@@ -32,7 +32,13 @@ def detect(view: View) -> Iterator[Sign]:
     numbers = {r.request for r in attempts}
     yield event_sign(
         f"{len(attempts)} prefills of the same prompt follow each other: {tokens} tokens for one answer",
-        [e for ep in view.episodes if ep.request.request in numbers for e in ep.events if e.kind in ("prompt_start", "finish", "stream_error", "prompt_done")],
+        [
+            e
+            for ep in view.episodes
+            if ep.request.request in numbers
+            for e in ep.events
+            if e.kind in ("prompt_start", "finish", "stream_error", "prompt_done")
+        ],
         compact(
             {
                 "attempts": len(attempts),

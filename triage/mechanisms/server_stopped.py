@@ -54,7 +54,9 @@ def detect(view: View) -> Iterator[Sign]:
     if not lines and not still and not only:
         return
     stores = [e for e in view.of("kv_stored") if e.get("reason") == "shutdown"]
-    cut_requests = {view.owner[e.seq].request.request for e in lines if e.seq in view.owner} | {r.request for r in still}
+    cut_requests = {view.owner[e.seq].request.request for e in lines if e.seq in view.owner} | {
+        r.request for r in still
+    }
     yield event_sign(
         f"the server was stopped; {plural(max(len(cut_requests), len({e.get('span_end') for e in lines})), 'request')} cut off"
         if lines or still
@@ -63,7 +65,8 @@ def detect(view: View) -> Iterator[Sign]:
         compact(
             {
                 "requests_cut_off": len(cut_requests) or None,
-                "persisted_tokens": total(e.get("tokens") for e in persisted) or total(e.get("tokens") for e in stores),
+                "persisted_tokens": total(e.get("tokens") for e in persisted)
+                or total(e.get("tokens") for e in stores),
                 "stored_mib": total_s(e.get("size_mib") for e in stores),
                 "stops": len(stops),
             }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from triage.evidence import fallback_sign, fallen
 from triage.mechanism import Mechanism, Replay, Sign
@@ -14,7 +15,7 @@ def _spacing(view: View) -> int | None:
     gaps = []
     for episode in view.episodes:
         lengths = sorted({e.get("tokens") for e in episode.of("kv_stored") if e.get("reason") == "continued"})
-        gaps += [b - a for a, b in zip(lengths, lengths[1:], strict=False)]
+        gaps += [b - a for a, b in pairwise(lengths)]
     return min(gaps, default=None)
 
 
@@ -49,6 +50,8 @@ MECHANISM = Mechanism(
     user="a smaller --kv-cache-continued-interval-tokens, --kv-cache-cold-max-tokens above the prompts",
     server="checkpoints at the ends of turns, denser near the live end",
     detect=detect,
-    replay=Replay("checkpoints every A tokens: the loss stays below A", {"kv_cache_continued_interval_tokens": "2048"}),
+    replay=Replay(
+        "checkpoints every A tokens: the loss stays below A", {"kv_cache_continued_interval_tokens": "2048"}
+    ),
     fallback=True,
 )

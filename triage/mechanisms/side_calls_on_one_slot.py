@@ -40,7 +40,15 @@ def detect(view: View) -> Iterator[Sign]:
             "side_calls_that_waited": waited(view, small) or None,
         }
 
-    yield from trigger_sign(view, "side-calls-on-one-slot", _explain, extra=extra, measure=lambda e: owed(view, e), overhead=lambda e: switch_seconds(view, e), cheap=False)
+    yield from trigger_sign(
+        view,
+        "side-calls-on-one-slot",
+        _explain,
+        extra=extra,
+        measure=lambda e: owed(view, e),
+        overhead=lambda e: switch_seconds(view, e),
+        cheap=False,
+    )
 
 
 MECHANISM = Mechanism(

@@ -30,7 +30,9 @@ def switch_figures(episodes: Sequence[Episode], view: View) -> dict[str, Any]:
             "conversations": max((g.conversations for g in groups), default=None),
             "restored_tokens": total(e.hit_tokens for e in episodes),
             "hit_to_prompt_tokens": total(
-                e.prompt - e.hit_tokens for e in episodes if e.prompt and e.hit_tokens and e.prompt > e.hit_tokens
+                e.prompt - e.hit_tokens
+                for e in episodes
+                if e.prompt and e.hit_tokens and e.prompt > e.hit_tokens
             ),
             "lost_live_tokens": total(e.live for e in episodes),
             "switch_seconds": sum(waits) if waits else None,
@@ -50,8 +52,13 @@ def detect(view: View) -> Iterator[Sign]:
     """The same C >= 64 recurs while conversations take turns and a slot is free (3.1.5)."""
     severity = "medium" if view.disk_in_use else "high"
     yield from trigger_sign(
-        view, "slot-steal-shared-prefix", _explain, extra=lambda e: switch_figures(e, view),
-        measure=lambda e: owed(view, e), overhead=lambda e: switch_seconds(view, e), severity=severity
+        view,
+        "slot-steal-shared-prefix",
+        _explain,
+        extra=lambda e: switch_figures(e, view),
+        measure=lambda e: owed(view, e),
+        overhead=lambda e: switch_seconds(view, e),
+        severity=severity,
     )
 
 

@@ -36,7 +36,14 @@ def detect(view: View) -> Iterator[Sign]:
             "done_on_purpose": any(e.of("slot_evicting") for e in episodes) or None,
         }
 
-    yield from trigger_sign(view, "slot-steal-trivial-prefix", _explain, extra=extra, measure=lambda e: owed(view, e), overhead=lambda e: switch_seconds(view, e))
+    yield from trigger_sign(
+        view,
+        "slot-steal-trivial-prefix",
+        _explain,
+        extra=extra,
+        measure=lambda e: owed(view, e),
+        overhead=lambda e: switch_seconds(view, e),
+    )
 
 
 MECHANISM = Mechanism(

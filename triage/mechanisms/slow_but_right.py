@@ -60,7 +60,9 @@ def slow_steps(view: View) -> bool:
 
 def _lines(found: list[tuple[Episode, float]], view: View) -> list[Event]:
     kinds = ("prompt_start", "prompt_done", "finish", "kv_hit")
-    return [e for ep, _ in found for e in ep.events if e.kind in kinds] + (view.steps[:8] if not found else [])
+    return [e for ep, _ in found for e in ep.events if e.kind in kinds] + (
+        view.steps[:8] if not found else []
+    )
 
 
 def detect(view: View) -> Iterator[Sign]:
@@ -88,8 +90,14 @@ def detect(view: View) -> Iterator[Sign]:
             **batch_figures(view),
         }
     )
-    text = f"{plural(len(found), 'prefill')} of really new text take their time" if found else "several streams share the machine"
-    yield event_sign(f"{text}: nothing was lost to the cache", _lines(found, view), figures, episodes=episodes, tokens=0)
+    text = (
+        f"{plural(len(found), 'prefill')} of really new text take their time"
+        if found
+        else "several streams share the machine"
+    )
+    yield event_sign(
+        f"{text}: nothing was lost to the cache", _lines(found, view), figures, episodes=episodes, tokens=0
+    )
 
 
 MECHANISM = Mechanism(

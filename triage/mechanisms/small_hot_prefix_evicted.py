@@ -22,7 +22,9 @@ def detect(view: View) -> Iterator[Sign]:
         and any(e.seq < ep.miss.seq and (e.get("tokens") or 0) <= (ep.common or 0) + 16 for e in gone)
     ]  # fmt: skip
     tokens = sum(max((e.get("tokens") or 0) for e in gone) for _ in needed)
-    opening = [e for e in gone if view.of("startup", "kv_disk") and e.seq < view.of("startup", "kv_disk")[0].seq]
+    opening = [
+        e for e in gone if view.of("startup", "kv_disk") and e.seq < view.of("startup", "kv_disk")[0].seq
+    ]
     yield event_sign(
         f"{plural(len(gone), 'checkpoint')} that had been used {sum(e.get('hits') or 0 for e in gone)} times were deleted "
         "to make room",

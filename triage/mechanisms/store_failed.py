@@ -35,7 +35,9 @@ def detect(view: View) -> Iterator[Sign]:
                 "same_error": again[1] if again[1] > 1 else None,
             }
         ),
-        episodes=list({id(view.owner[e.seq]): view.owner[e.seq] for e in failed if e.seq in view.owner}.values()),
+        episodes=list(
+            {id(view.owner[e.seq]): view.owner[e.seq] for e in failed if e.seq in view.owner}.values()
+        ),
         tokens=0,
     )
 

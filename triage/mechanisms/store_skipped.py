@@ -50,7 +50,8 @@ def detect(view: View) -> Iterator[Sign]:
     longest = max((e.get("tokens") or 0 for e in lost), default=0)
     tokens = sum(min(longest, ep.common or 0) for ep in misses)
     yield event_sign(
-        f"{plural(len(lost), 'checkpoint')} not written: " + ", ".join(f"{c} ({n})" for c, n in causes.most_common()),
+        f"{plural(len(lost), 'checkpoint')} not written: "
+        + ", ".join(f"{c} ({n})" for c, n in causes.most_common()),
         lost[:200],
         compact(
             {

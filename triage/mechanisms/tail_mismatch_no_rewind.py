@@ -29,7 +29,9 @@ def detect(view: View) -> Iterator[Sign]:
         matched = [100.0 * e.common / e.prompt for e in episodes if e.common and e.prompt]
         return {"matched_percent": round(min(matched), 3) if matched else None}
 
-    yield from trigger_sign(view, "tail-mismatch-no-rewind", _explain, extra=extra, measure=_loss, cheap=False)
+    yield from trigger_sign(
+        view, "tail-mismatch-no-rewind", _explain, extra=extra, measure=_loss, cheap=False
+    )
 
 
 MECHANISM = Mechanism(

@@ -29,7 +29,15 @@ def detect(view: View) -> Iterator[Sign]:
         )
 
     severity = "medium" if view.disk_in_use else "high"
-    yield from trigger_sign(view, "too-few-slots", explain, extra=extra, severity=severity, measure=lambda e: owed(view, e), overhead=lambda e: switch_seconds(view, e))
+    yield from trigger_sign(
+        view,
+        "too-few-slots",
+        explain,
+        extra=extra,
+        severity=severity,
+        measure=lambda e: owed(view, e),
+        overhead=lambda e: switch_seconds(view, e),
+    )
 
 
 MECHANISM = Mechanism(

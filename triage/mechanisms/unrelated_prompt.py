@@ -23,7 +23,10 @@ def detect(view: View) -> Iterator[Sign]:
     """C < 64 and no sign that the displaced conversation returns (3.1.3)."""
 
     def extra(episodes: list[Episode]) -> dict[str, Any]:
-        return {"prompt_tokens": max(e.prompt or 0 for e in episodes), "bound_tokens": sum(e.common or 0 for e in episodes)}
+        return {
+            "prompt_tokens": max(e.prompt or 0 for e in episodes),
+            "bound_tokens": sum(e.common or 0 for e in episodes),
+        }
 
     yield from trigger_sign(view, "unrelated-prompt", _explain, extra=extra, measure=_nothing)
 

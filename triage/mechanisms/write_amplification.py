@@ -56,7 +56,14 @@ def _sign(
     return event_sign(
         text,
         [e for group in heavy for e in group][:200] or everything[:200],
-        compact({**figures, "write_ratio": ratio, "gib_per_hour": rate, "largest_mib": max(e.get("size_mib") for e in everything)}),
+        compact(
+            {
+                **figures,
+                "write_ratio": ratio,
+                "gib_per_hour": rate,
+                "largest_mib": max(e.get("size_mib") for e in everything),
+            }
+        ),
         tokens=0,
         seconds=round(figures.get("save_ms", 0.0) / 1000, 3),
         grade="turns",
@@ -78,9 +85,21 @@ MECHANISM = Mechanism(
     replay=Replay("another step; more slots", {"slots": "+1", "kv_cache_continued_interval_tokens": "x4"}),
     place=CONSEQUENCE,
     causes=(
-        "slot-steal-shared-prefix", "slot-steal-trivial-prefix", "too-few-slots", "side-calls-on-one-slot",
-        "nested-continued-ladder", "store-then-evict", "reasoning-retokenised", "tool-bytes-retokenised",
-        "exact-retry-no-rewind", "tail-mismatch-no-rewind", "client-early-edit", "client-transient-tail",
-        "client-history-rewrite", "forced-think-close", "invalid-checkpoint", "incoming-prefix-evicted",
-    ),  # fmt: skip
+        "slot-steal-shared-prefix",
+        "slot-steal-trivial-prefix",
+        "too-few-slots",
+        "side-calls-on-one-slot",
+        "nested-continued-ladder",
+        "store-then-evict",
+        "reasoning-retokenised",
+        "tool-bytes-retokenised",
+        "exact-retry-no-rewind",
+        "tail-mismatch-no-rewind",
+        "client-early-edit",
+        "client-transient-tail",
+        "client-history-rewrite",
+        "forced-think-close",
+        "invalid-checkpoint",
+        "incoming-prefix-evicted",
+    ),
 )

@@ -53,7 +53,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "explanation": sanitise(finding.explanation),
         "remedy": {"user": finding.remedy_user, "server": finding.remedy_server},
         "upstream": list(finding.upstream),
-        "counterfactual": None if proof is None else {k: v for k, v in asdict(proof).items()},
+        "counterfactual": None if proof is None else asdict(proof),
     }
 
 
