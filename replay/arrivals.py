@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from statistics import median
 
 from parser.reading import Reading
-from replay.costs import FittedCosts
 from replay.candidates import Talk
+from replay.costs import FittedCosts
 from replay.lanes import lanes
 from replay.timing import Spans, settle, spans
 
@@ -72,7 +72,9 @@ def _handed(
         pause = start - waits[index] - other - known.lasted[before]
         if freed is None:
             thinks.append(pause)
-        elif talk_of[freed] is not talk_of[index] and _take_turns(talk_of[freed], talk_of[index], freed, index):
+        elif talk_of[freed] is not talk_of[index] and _take_turns(
+            talk_of[freed], talk_of[index], freed, index
+        ):
             pauses[index] = (freed, pause)
     soon = max(0.002, _AT_ONCE * median(known.lasted), 0.1 * median(thinks) if thinks else 0.0)
     if slots == 1 and pauses and median(pause for _, pause in pauses.values()) > soon:

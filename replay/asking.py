@@ -107,19 +107,18 @@ def _drop(parts: Parts, index: int) -> int:
 
 
 def _api(parts: Parts, index: int) -> str:
+    """What the log's lines say, then what a trace's body looks like."""
     request = parts.evidence.requests[index]
-    record = parts.reading.trace.get(request.request)
-    said = (record.hints.get("api") if record is not None else None) or ""
-    if "RESPPROTO" in request.flags or said == "responses":
+    if "RESPPROTO" in request.flags:
         return "responses"
     ids = parts.calls.get(index, ((), True))[0] + _results(parts, index)
-    if (
-        said == "anthropic"
-        or request.source == "anthropic-tool-output"
-        or any(i[:6] == "toolu_" for i in ids)
-    ):
+    if request.source == "anthropic-tool-output" or any(call[:6] == "toolu_" for call in ids):
         return "anthropic"
-    return "completion" if request.api == "completion" else "chat"
+    if request.api == "completion":
+        return "completion"
+    record = parts.reading.trace.get(request.request)
+    said = record.hints.get("api") if record is not None else None
+    return "anthropic" if said == "anthropic" else "chat"
 
 
 def _thinking(parts: Parts, index: int) -> bool:

@@ -45,7 +45,9 @@ class Talk:
 class Candidates:
     """Ways for each request, by what the log rules out and what its conversations usually add."""
 
-    def __init__(self, evidence: Evidence, tree: Tree, refuted: Collection[tuple[int, int, int]] = ()) -> None:
+    def __init__(
+        self, evidence: Evidence, tree: Tree, refuted: Collection[tuple[int, int, int]] = ()
+    ) -> None:
         self.evidence, self.tree, self.refuted = evidence, tree, refuted
         self.parted: dict[int, list[Part]] = defaultdict(list)
         for part in evidence.parted:
@@ -110,7 +112,8 @@ class Candidates:
         if short or (canonical(index), way.string, way.depth) in self.refuted:
             return False
         return all(
-            min(way.depth, self.tree.common(way.string, part.other)) <= part.most for part in self.parted[index]
+            min(way.depth, self.tree.common(way.string, part.other)) <= part.most
+            for part in self.parted[index]
         )
 
 

@@ -34,7 +34,9 @@ class Opened:
 class Defaults:
     """Places each request in a conversation and says what its prompt extends where no line does."""
 
-    def __init__(self, evidence: Evidence, tree: Tree, refuted: Collection[tuple[int, int, int]] = ()) -> None:
+    def __init__(
+        self, evidence: Evidence, tree: Tree, refuted: Collection[tuple[int, int, int]] = ()
+    ) -> None:
         self.evidence, self.tree = evidence, tree
         self.candidates = Candidates(evidence, tree, refuted)
         self.talks: list[Talk] = []

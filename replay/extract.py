@@ -30,7 +30,6 @@ from replay.texts import bytes_of, bytes_per_token
 from replay.weave import Woven, as_segments, weave
 from replay.workload import Workload
 
-
 #: times that defaults are chosen anew
 _ROUNDS = 6
 

@@ -14,6 +14,15 @@ from replay.rope import Piece, Rope, join
 from replay.workload import Asked, Segment, Stop, Workload
 
 Keeps = Callable[[Workload], bool]
+#: what a reproduction may do without: fields of a workload, or of its requests
+_PLAIN: tuple[dict[str, object], ...] = (
+    {"stops": ()},
+    {"files": ()},
+    {"images": ()},
+    {"tools": False, "calls": (), "results": (), "tool_tail": 0, "tool_block": ()},
+    {"gives_up_s": None},
+    {"open_to": ()},
+)
 #: no segment is halved below this
 _LEAST_TOKENS = 16
 
@@ -169,17 +178,10 @@ def _reclipped(asked: Asked, name: str, old: int, new: int) -> Asked:
 
 def _plainer(search: _Search) -> None:
     """Drop what the thing does not need."""
-    plain = [
-        lambda w: replace(w, stops=()),
-        lambda w: replace(w, files=()),
-        lambda w: _all(w, images=()),
-        lambda w: _all(w, tools=False, calls=(), results=(), tool_tail=0, tool_block=()),
-        lambda w: _all(w, gives_up_s=None),
-        lambda w: _all(w, open_to=()),
-    ]
-    for simpler in plain:
-        candidate = simpler(search.best)
-        if candidate != search.best:
+    for change in _PLAIN:
+        best = search.best
+        candidate = replace(best, **change) if set(change) <= {"stops", "files"} else _all(best, **change)  # type: ignore[arg-type]
+        if candidate != best:
             search.take(candidate)
 
 

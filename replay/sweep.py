@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -40,7 +40,7 @@ Row = dict[str, Any]
 Runner = Callable[[Sequence[Job]], Iterable[list[Row]]]
 
 
-def variants(axes: dict[str, Sequence[Any]], base: dict[str, Any]) -> list[Variant]:
+def variants(axes: Mapping[str, Sequence[Any]], base: dict[str, Any]) -> list[Variant]:
     """The product of all axes, in the order given; `axes` maps an option to its values."""
     from replay.variants import options_of
 
@@ -132,13 +132,15 @@ def dask(address: str) -> Runner:
     """Tasks on an existing Dask cluster (extra `cluster`); its workers need the same paths and this package."""
     try:
         from distributed import Client
+
+        connect: Any = Client
     except ImportError as error:
         hint = 'pip install "ds4scope[cluster]"'
         raise UsageError("E-DASK", f"Dask is not installed ({error})", hint=hint) from None
 
     def remote(tasks: Sequence[Job]) -> Iterator[list[Row]]:
         try:
-            client = Client(address, timeout="10s", set_as_default=False)
+            client: Any = connect(address, timeout="10s", set_as_default=False)
         except (OSError, ValueError) as error:
             raise UsageError("E-DASK", f"no Dask scheduler at {address}: {error}") from None
         try:

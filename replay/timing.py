@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from statistics import median
 
 from parser.reading import Reading
@@ -65,12 +66,7 @@ def _between(reading: Reading, out: Spans) -> list[tuple[int, int, float]]:
         return []
     lines = sorted([*_progress(reading, out, "prefill_chunk"), *_progress(reading, out, "decoding")])
     marks = sorted([*lines, *_marks(out)])
-    beside = {
-        mark
-        for one, other in zip(marks, marks[1:], strict=False)
-        if one[1] != other[1]
-        for mark in (one, other)
-    }
+    beside = {mark for one, other in pairwise(marks) if one[1] != other[1] for mark in (one, other)}
     return [line for line in lines if line in beside]
 
 

@@ -90,10 +90,10 @@ def _shows(mechanism: str, made: Study, options: dict[str, Any]) -> Callable[[Wo
 
 
 def _json(args: argparse.Namespace, made: Study, found: Shrunk) -> str:
+    import json
+
     from ds4scope.tables import as_json
     from replay.workload_file import dumps
-
-    import json
 
     document = {
         "schema": 1,
@@ -137,10 +137,9 @@ def _segments(workload: Workload) -> str:
 
 def _markdown(args: argparse.Namespace, made: Study, found: Shrunk) -> str:
     """A reproduction for an issue: what to send, in which order, and what happens."""
+    from ds4scope.server_options import server_options
     from parser.sanitise import sanitise
     from replay.server import replay
-
-    from ds4scope.server_options import server_options
 
     outcome = replay(found.workload, made.configs(**server_options(args)), made.costs)
     served = {row.request: row for row in outcome.requests}

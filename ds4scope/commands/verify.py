@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ds4scope.annotations import Check
-    from parser.reading import Reading
     from replay.matching import Pair, Verdict
     from replay.outcome import Outcome
     from replay.study import Study
@@ -74,10 +73,8 @@ def _verified(before: Study, after: Study | None, options: dict[str, Any]) -> Ve
         other = before.run(**options)
         return Verified(one, other, judge(by_number(one, other)), before.costs.known)
     one, other = _side(before), _side(after)
-    if before.reading is None or after.reading is None:
-        pairs = by_number(one, other)
-    else:
-        pairs = by_content((one, before.reading), (other, after.reading))
+    known = before.reading is not None and after.reading is not None
+    pairs = by_content((one, before.reading), (other, after.reading)) if known else by_number(one, other)  # type: ignore[arg-type]
     return Verified(one, other, judge(pairs), True)
 
 
