@@ -14,13 +14,11 @@ from typing import Final
 from parser.event import Event
 from parser.line import Line
 from parser.markdown import Physical
-from parser.peel import Peeled, peel, split_remark, unescaped, without_cut
+from parser.peel import RAW_BYTES, RAW_TEXT, Peeled, peel, split_remark, unescaped, without_cut
 
 Parse = Callable[[Line], Event]
 
 MAX_JOINED: Final = 4  # further physical lines that one line of the log may be wrapped over
-_SNIPPET_BYTES: Final = {"text_snippet": 300, "dsml_snippet": 500}  # docs/log-formats TC7, TC7b
-_RAW_TEXT: Final = re.compile(r"(?P<what>text_snippet|dsml_snippet): (?P<text>.*)", re.DOTALL)
 _DEEP: Final = 8  # columns of indentation that no list or fence has
 _FIRST_WORD: Final = re.compile(
     r"(?:live|kv|KV|chat|completion|ctx=|tool|TOOLS|THINKING|RESPPROTO|DSML_\w+|prompt|prefill|chunk|gen=|decod\w+|finish="
@@ -193,11 +191,12 @@ class Offers:
 
     def past_raw_text(self, found: Found, at: int) -> int:
         """Where raw model text ends that a tool-call warning quotes: nothing in it is a line of its own."""
-        match = _RAW_TEXT.search(found.line.text)
+        match = RAW_TEXT.search(found.line.text)
         if match is None or not is_event(found.event):
             return at
-        room = _SNIPPET_BYTES[match["what"]] - len(match["text"].encode())
-        if match["what"] == "text_snippet" and match["text"].endswith("]"):
+        begun = found.line.text[match.end() :]
+        room = RAW_BYTES[match["what"]] - len(begun.encode())
+        if match["what"] == "text_snippet" and begun.endswith("]"):
             return at
         end = at
         for ahead in range(at, len(self.lines)):
@@ -248,7 +247,8 @@ class Offers:
         """Prose lines: fragments in back quotes that are events, and the lines that hold none."""
         if not prose:
             return
-        self.block = None
+        if not all(_is_printed(line.text) for line in prose):
+            self.block = None  # lines of other programs do not end a run of log lines, words of a person do
         held: set[int] = set()
         for found, lines in self.fragments(prose):
             held |= lines
@@ -324,9 +324,15 @@ class Offers:
         return [replace(one, weak=True) for one in found if is_event(one.event)]
 
 
+def _is_printed(text: str) -> bool:
+    """Whether a program printed the line: a stamp, or a program's name in front."""
+    first = peel(text)[0]
+    return bool(first.stamp or first.program or _OTHER_PROGRAM.match(first.text))
+
+
 def _may_go_on(line: Line) -> bool:
     """Whether it is worth trying: a head, or a first word of the server's, and no remark behind it yet."""
-    if line.comment is not None or _RAW_TEXT.search(line.text):
+    if line.comment is not None or RAW_TEXT.search(line.text):
         return False
     return bool(line.stamp or line.program or _FIRST_WORD.match(line.text))
 

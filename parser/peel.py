@@ -90,10 +90,11 @@ _PAREN: Final = re.compile(r"(?<![ \t])[ \t]+\((?P<inner>[^()]*)\)[.,;]?$")
 _OWN_PAREN: Final = re.compile(
     r"budget=|ctx=|\d+ tokens,|[\d.]+%|[\d.]+ MiB with safety|\d+ calls recovered|stripped"
 )
-_RAW_TEXT: Final = re.compile(r"text_snippet: |dsml_snippet: ")
+#: Where a warning about a tool call begins to quote raw model text, and how many bytes of it (TC7, TC7b).
+RAW_TEXT: Final = re.compile(r"\b(?P<what>text_snippet|dsml_snippet): ")
+RAW_BYTES: Final = {"text_snippet": 300, "dsml_snippet": 500}
 MAX_TEXT: Final = 4096  # characters of a line that are read
-_RAW_BYTES: Final = 500
-_GLUED_OR_RAW: Final = re.compile(rf"(?P<raw>{_RAW_TEXT.pattern})|{_GLUED.pattern}")
+_GLUED_OR_RAW: Final = re.compile(rf"{RAW_TEXT.pattern}|{_GLUED.pattern}")
 _ELISION: Final = re.compile(r"\.\.\.|…|\[snip\]|<snip>|\[cut\]")
 _CUT_TOKEN: Final = re.compile(r"(?<![ \t])[ \t]+[A-Za-z_]+=[^\s\"]*[^\s\"=.…](?:\.\.\.|…)$")
 
@@ -126,8 +127,8 @@ def in_pieces(text: str) -> list[str]:
         return [text]
     cuts, after = [0], 0
     for match in _GLUED_OR_RAW.finditer(text):
-        if match["raw"]:
-            after = match.end() + _RAW_BYTES
+        if match["what"]:
+            after = match.end() + RAW_BYTES[match["what"]]
         elif match.start() >= after and match.start() > 0:
             cuts.append(match.start())
     return [text[one:two][:MAX_TEXT] for one, two in zip(cuts, [*cuts[1:], len(text)], strict=True)]
@@ -158,7 +159,7 @@ def peel(text: str) -> list[Peeled]:
 
 def _glued_at(text: str, *, named: bool) -> int | None:
     """Where in the message another line of the server begins, or None."""
-    raw = _RAW_TEXT.search(text)
+    raw = RAW_TEXT.search(text)
     end = raw.start() if raw else len(text)
     match = _GLUED.search(text, 1, end) or (None if named else _OWN_HEAD.search(text, 1, end))
     return match.start() if match else None
@@ -224,7 +225,7 @@ def _message_of_json(text: str) -> str:
 
 def split_remark(text: str) -> tuple[str, str | None]:
     """(message, remark): what a person wrote behind the line: an arrow, `#`, "(x3)", a last bracket."""
-    if _RAW_TEXT.search(text):
+    if RAW_TEXT.search(text):
         return text, None
     quoted = text.rfind('"') + 1  # an error text may hold anything
     match = _REMARK.search(text, quoted)

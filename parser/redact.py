@@ -12,6 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
+from parser.peel import RAW_BYTES, RAW_TEXT
 from parser.pseudonym import Pseudonyms
 
 _HEAD: Final = r"(?:\d{3,4} )?\d{1,2}:\d\d:\d\d (?:\x1b\[[0-9;]*m)?(?:ds4-server|ds4-agent): "
@@ -37,9 +38,7 @@ _SERVER: Final = re.compile(
 _ENGINE: Final = re.compile(
     r"\bds4[\w-]*: +(?!ds4)|\btp: |\bworker: |^tensor parallelism|^\s*(?:GLM|DSML|MTP)\b"
 )
-_SNIPPET: Final = re.compile(r"\b(?P<what>text_snippet|dsml_snippet): ")
 _LONGEST: Final = 32 << 10  # bytes of a line that are read
-_SNIPPET_BYTES: Final = {"text_snippet": 301, "dsml_snippet": 500}
 
 _LISTS: Final = re.compile(r"(?P<key>\b(?:ids|names)=\[)(?P<list>[^\]]*)")
 _ID: Final = re.compile(r"\b(?:toolu|call|fc|rs|msg|resp|chatcmpl(?:-tool)?|req)_[A-Za-z0-9]{4,80}\b")
@@ -177,7 +176,7 @@ class Redactor:
         return self._plain(text)
 
     def _plain(self, text: str) -> str:
-        snippet = _SNIPPET.search(text)
+        snippet = RAW_TEXT.search(text)
         if snippet:
             head, tail = text[: snippet.end()], text[snippet.end() :]
             self._begin(snippet["what"], tail)
@@ -286,7 +285,7 @@ class Redactor:
         self.room = (
             0
             if closed or tail.startswith("(none)")
-            else _SNIPPET_BYTES[what] - len(tail.encode("utf-8", "replace"))
+            else RAW_BYTES[what] - len(tail.encode("utf-8", "replace"))
         )
 
     def _snippet_goes_on(self, text: str) -> str | None:
