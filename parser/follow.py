@@ -48,6 +48,21 @@ def can_follow(source: Source) -> bool:
     return source.path is not None and source.packing == "plain" and source.encoding == "utf-8"
 
 
+def first_look(asked: Asked) -> Reading | None:
+    """What the first 256 KiB of a long log say by themselves, at once; None for a report."""
+    inputs = Inputs(asked)
+    if inputs.kind != "log":
+        return None
+    first = inputs.sources[0]
+    head = first.head[: first.head.rfind(b"\n") + 1]
+    inputs.sources[:] = [replace(first, path=None, pipe=Pipe(io.BytesIO(), head, ended=True))]
+    assembler = assembler_of(asked)
+    log, rows = EventLog([]), []
+    for log in inputs.blocks():
+        rows += assembler.feed(log)
+    return reading_of(inputs, assembler, log, rows + assembler.finish())
+
+
 def follow(asked: Asked, wait: Callable[[], bool]) -> Iterator[Grown]:
     """Read `asked`; at its end ask `wait`, which sleeps as it likes and says whether to look again.
 

@@ -11,7 +11,7 @@ from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.screen import Screen
-from textual.worker import Worker, get_current_worker
+from textual.worker import Worker, WorkerState, get_current_worker
 
 from parser.errors import Ds4scopeError
 from parser.request import Request
@@ -124,6 +124,7 @@ class TimelineApp(App[None]):
         self._worker = self.run_worker(
             work, name=name, group="work", thread=True, exclusive=True, exit_on_error=False
         )
+        self.main.renew_top()
 
     def stop_work(self) -> bool:
         """Ask what runs to stop: a replay or search first, else the reading. False where nothing runs."""
@@ -148,7 +149,7 @@ class TimelineApp(App[None]):
             self.reading = False
         else:
             self.work = ""
-        error = event.worker.error
+        error = event.worker.error if event.state is WorkerState.ERROR else None
         if isinstance(error, Ds4scopeError):
             self._failed(name, error)
         elif error is not None:
@@ -280,7 +281,6 @@ class TimelineApp(App[None]):
         file = self.raw_file()
         if file is not None:
             self.start_work("searching", lambda: self._find(file, self.searched, self.main.line, forward))
-            self.main.renew_top()
 
     def _find(self, file: RawFile, text: str, line: int, forward: bool) -> None:
         worker = get_current_worker()
@@ -304,7 +304,6 @@ class TimelineApp(App[None]):
     def _compare(self, policy: str | None) -> None:
         if policy:
             self.start_work("replaying", lambda: self._replay(policy))
-            self.main.renew_top()
 
     def _replay(self, policy: str) -> None:
         from tui.contest import Contest

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from parser.errors import InputError
-from parser.follow import Grown, follow
+from parser.follow import Grown, first_look, follow
 from parser.reading import Asked, Reading, Server, ServerRun, read
 from parser.request import Request
 from parser.trace import TraceRequest
@@ -27,6 +27,7 @@ from tui.scene import Scene, Setting, build
 from tui.tables import Deleted, Frozen, Tables
 
 _PERIOD: Final = 0.25  # seconds between two pictures while reading
+_LONG: Final = 2 << 20  # bytes from which the beginning is shown first
 _DELETIONS_KEPT: Final = 20_000  # the latest, for requests that are still open
 _LOOK: Final = 0.5  # seconds between two looks at a growing file
 _TAIL: Final = 1 << 16
@@ -89,7 +90,9 @@ class Feed:
         """Read everything, telling on the way; if `following`, go on with what is appended until stopped.
         Raises what `parser` raises for bad input."""
         size, span = _bytes_of(self.wanted.inputs), whole_span(self.wanted.inputs)
-        told, share = 0.0, None
+        if (size or 0) > _LONG:
+            self._glance(tell, span)
+        told, share = time.monotonic(), None
         for step in follow(self.wanted.asked(), lambda: self._wait(stopped)):
             self._take(step.reading)
             self._open_trace = step.unfinished_trace
@@ -103,6 +106,18 @@ class Feed:
     def trace(self, number: int) -> TraceRequest | None:
         """The trace record of a request, if a trace was given and has one."""
         return self._trace.get(number) or self._open_trace.get(number)
+
+    def _glance(self, tell: Callable[[News], None], span: tuple[float, float] | None) -> None:
+        """The beginning of a long log, so that there is something to see while the rest is read."""
+        reading = first_look(self.wanted.asked())
+        if reading is None or not reading.requests:
+            return
+        tables = Tables()
+        tables.add(reading.requests)
+        frozen = tables.freeze()
+        setting = setting_of(reading.server, reading.runs, reading.stamps.first or _first_stamp(reading))
+        scene = build(frozen, setting, axis=self.axis, span=span)
+        tell(News(frozen, scene, 0.0, False, 0, tuple(reading.requests)))
 
     def whole_reading(self, stopped: Callable[[], bool]) -> Reading | None:
         """The whole input as one reading, for triage and replay; None when stopped meanwhile."""
