@@ -21,8 +21,9 @@ Op = str | float
 class Task:
     """A running request: positions `pos..end` are what it prefills or decodes now.
 
-    `start_s`: the dispatch; `since_s`: when it asked for the lock. `step`: prefill hands control back at multiples of it that a sync meets (R5.3),
-    0 for none. `began` is where control was given away last. `met` caches the next such position for pieces of `quantum`, which end at `origin` + k pieces.
+    `start_s`: the dispatch; `since_s`: when it asked for the lock. `step`: prefill hands control back at
+    multiples of it that a sync meets (R5.3), 0 for none. `began` is where control was given away last. `met`
+    caches the next such position for pieces of `quantum`, which end at `origin` + k pieces.
     """
 
     __slots__ = (

@@ -194,7 +194,7 @@ class Service:
         stop = target
         if fault is not None and fault.phase == "prefill":
             stop = min(target, max(start, job.cached + fault.after))
-        few = 0 < start and target - start < self.config.generation.resume_min
+        few = start > 0 and target - start < self.config.generation.resume_min
         quiet = few or not self.step or self._silent(start, target)
         task.end, task.step, task.origin = stop, 0 if quiet else self.step, -1
         while task.pos < stop and not job.cut:

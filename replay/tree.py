@@ -1,8 +1,9 @@
 """A tree of prefixes: every rope that a replay meets is one node, so that comparing is walking a few links.
 
 Two trees of one class: token strings, and their texts. Each token node knows its text node; twins (equal
-bytes, other tokens) meet there. A workload without twins needs one tree: each node is its own text. A node stands for the string from the root to its end; jump links give the
-common prefix of two strings in O(log pieces).
+bytes, other tokens) meet there. A workload without twins needs one tree: each node is its own text. A node
+stands for the string from the root to its end; jump links give the common prefix of two strings in
+O(log pieces).
 """
 
 from __future__ import annotations

@@ -35,11 +35,14 @@ def _problems(workload: Workload) -> Iterator[_PROBLEM]:
         yield from ((where, what, hint) for what, hint in _ropes(asked, workload))
         seen.add(asked.request)
     for stop in workload.stops:
-        if stop.before is not None and stop.before not in seen:
+        for number in (stop.before, stop.after):
+            if number is not None and number not in seen:
+                yield "stop", f"names request {number}, which is not there", "name a request, or leave it out"
+        if stop.before is not None and stop.after is not None and stop.after >= stop.before:
             yield (
                 "stop",
-                f"before request {stop.before}, which is not there",
-                "name a request, or leave it out",
+                f"comes after request {stop.after} and before {stop.before}",
+                "it ends what came earlier",
             )
     for file in workload.files:
         if file.tokens < 1 or file.size_bytes < 1:
