@@ -51,6 +51,9 @@ MECHANISM = Mechanism(
     server="rewrite the live state to the canonical form after such a recovery",
     detect=detect,
     upstream=(167, 273, 318),
-    replay=Replay("the turn treated as bound: n = P - L", {"scheduler": "visible-key"}),
+    replay=Replay(
+        "at least: a rewind to where the reply parts (a binding would keep the reply as well)",
+        {"reuse": "rewind-to-common"},
+    ),
     trigger=True,
 )

@@ -66,7 +66,7 @@ MECHANISM = Mechanism(
     server="key by the client-visible transcript",
     detect=detect,
     upstream=(1053, 1058),
-    replay=Replay("visible key: S = stored tokens", {"scheduler": "visible-key"}),
+    replay=Replay("visible key: S = stored tokens", {}),
     fallback=True,
     repeats=True,
 )

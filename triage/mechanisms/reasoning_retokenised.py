@@ -50,7 +50,8 @@ MECHANISM = Mechanism(
     detect=detect,
     upstream=(62, 489, 709, 714, 789, 856, 1058, 1093),
     replay=Replay(
-        "the live state bound by the visible transcript: n becomes P - L", {"scheduler": "visible-key"}
+        "at least: a rewind to where the reply parts (a binding would keep the reply as well)",
+        {"reuse": "rewind-to-common"},
     ),
     trigger=True,
 )

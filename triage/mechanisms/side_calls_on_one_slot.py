@@ -64,6 +64,9 @@ MECHANISM = Mechanism(
     server="resident sessions apart from active requests; choose the slot by reuse",
     detect=detect,
     upstream=(930, 765),
-    replay=Replay("the same log with two slots", {"slots": "2"}),
+    replay=Replay(
+        "two slots, and the reuse-aware choice (the old one sends small calls to the held slot)",
+        {"slots": "2", "scheduler": "reuse-aware"},
+    ),
     trigger=True,
 )

@@ -53,6 +53,9 @@ MECHANISM = Mechanism(
     server="nothing wrong; cheaper switches help",
     detect=detect,
     upstream=(930,),
-    replay=Replay("the same log with one more slot", {"slots": "+1"}),
+    replay=Replay(
+        "as many slots as conversations, and the reuse-aware choice (the old one sends them all to one slot)",
+        {"slots": "conversations", "scheduler": "reuse-aware"},
+    ),
     trigger=True,
 )

@@ -45,6 +45,9 @@ MECHANISM = Mechanism(
     server="bind by call id, a visible checkpoint after tool turns",
     detect=detect,
     upstream=(609, 611, 489, 1093),
-    replay=Replay("binding by call id: n = P - L", {"scheduler": "visible-key"}),
+    replay=Replay(
+        "at least: a rewind to where the reply parts (a binding would keep the reply as well)",
+        {"reuse": "rewind-to-common"},
+    ),
     trigger=True,
 )
