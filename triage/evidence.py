@@ -10,7 +10,8 @@ from triage.episodes import Episode, total
 from triage.fallback import Fallback, fallbacks
 from triage.figures import avoidable, cost_figures, cost_of, lines_of, listed, sums
 from triage.mechanism import Sign
-from triage.trigger import Trigger, triggers
+from triage.setting import Trigger
+from triage.trigger import triggers
 from triage.view import View
 
 #: what a grade is worth before anything else is known

@@ -2,52 +2,23 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from itertools import pairwise
+from bisect import bisect_left
+from collections.abc import Callable
 from typing import Final
 
 from triage.episodes import Episode
-from triage.turns import Alternation, Return, alternations, followed, goes_unmissed
+from triage.setting import Setting, Trigger, setting_of
+from triage.turns import Alternation, goes_unmissed
 from triage.view import View
 
 #: rules whose line closes a think block or repairs a call (3.1.4)
 REPAIRS: Final = ("recovered", "orphan", "repaired", "hallucinated", "forced_close")
 
 
-@dataclass(frozen=True, slots=True)
-class Trigger:
-    """The mechanism, how sure (`grade` as in `Sign`), why, and what else the input would allow.
-
-    `cheap`: the disk healed the switch (H within max(1024, 5 %) of what was lost), a note under `healthy`.
-    """
-
-    mechanism: str
-    why: str
-    grade: str = "log"
-    alternatives: tuple[str, ...] = ()
-    cheap: bool = False
-
-
-@dataclass(slots=True)
-class Setting:
-    """What the rules need beside one episode: turns of conversations, pinned and repeated distances."""
-
-    view: View
-    turning: dict[int, Alternation]
-    returned: dict[int, Return]
-    comes_back: dict[int, Return]
-    pinned: set[int]
-    repeated_distance: set[int]
-    creeping: set[int]
-    used_slots: dict[int, int]
-
-
 def triggers(view: View) -> dict[int, Trigger]:
     """`id(episode)` -> trigger, for every episode that missed (once per view)."""
     if "triggers" not in view.memo:
-        setting = _setting(view)
+        setting = setting_of(view)
         named = {id(e): _name(e, setting) for e in view.episodes}
         view.memo["triggers"] = {key: trigger for key, trigger in named.items() if trigger is not None}
     found: dict[int, Trigger] = view.memo["triggers"]
@@ -57,105 +28,6 @@ def triggers(view: View) -> dict[int, Trigger]:
 def _name(episode: Episode, setting: Setting) -> Trigger | None:
     rules = _RULES if episode.miss is not None else _SILENT_RULES
     return next((t for t in (rule(episode, setting) for rule in rules) if t is not None), None)
-
-
-# -- what the rules need -----------------------------------------------------------------------------
-
-
-def _setting(view: View) -> Setting:
-    turning, returned, back = {}, {}, {}
-    for group in alternations(view):
-        turning.update({id(m): group for m in group.members})
-        returned.update({id(r.episode): r for r in group.returns})
-        back.update({id(r.displaced): r for r in group.returns})
-    return Setting(
-        view, turning, returned, back, _pinned(view), _repeated(view), _creeping(view), _used_slots(view)
-    )
-
-
-def _used_slots(view: View) -> dict[int, int]:
-    """Slots that were used, by run: the parser's labels in a whole log; in an excerpt 1 where one chain of lengths explains all."""
-    seen: dict[int, set[int]] = {}
-    if followed(view):
-        for request in view.requests:
-            if request.slot is not None:
-                seen.setdefault(request.run, set()).add(request.slot)
-        return {run: len(slots) for run, slots in seen.items()}
-    steps = [
-        (a.prompt or 0) <= (b.live or 0) <= (a.prompt or 0) + 16_384
-        for a, b in pairwise(e for e in view.episodes if e.miss)
-    ]
-    return {run.run: 1 for run in view.reading.runs} if len(steps) > 1 and all(steps) else {}
-
-
-def _plain_misses(view: View) -> list[Episode]:
-    """Misses that are neither invalid, nor retries, nor too small to matter."""
-    least = view.limits.large_tokens
-    return [
-        e
-        for e in view.misses
-        if e.common and e.common != e.prompt and max(e.live or 0, e.prompt or 0) >= least
-    ]
-
-
-def _pinned(view: View) -> set[int]:
-    """The same C in three or more misses with different P, while L and P are alike."""
-    limits = view.limits
-    alike = [
-        e
-        for e in _plain_misses(view)
-        if e.live and abs(e.live - (e.prompt or 0)) < limits.alike_share * max(e.live, e.prompt or 0)
-        and (e.common or 0) >= limits.head_tokens
-    ]  # fmt: skip
-    found: set[int] = set()
-    for same in _near(alike, lambda e: e.common or 0, lambda _: limits.same_common_tokens):
-        if len(same) >= limits.pinned_misses and len({e.prompt for e in same}) >= limits.pinned_misses:
-            found.update(id(e) for e in same)
-    return found
-
-
-def _near(
-    episodes: list[Episode], value: Callable[[Episode], int], slack: Callable[[int], int]
-) -> Iterator[list[Episode]]:
-    """For each episode those whose value lies within the slack of its own."""
-    ordered = sorted(episodes, key=value)
-    values = [value(e) for e in ordered]
-    for own in dict.fromkeys(values):
-        low, high = bisect_left(values, own - slack(own)), bisect_right(values, own + slack(own))
-        yield ordered[low:high]
-
-
-def _repeated(view: View) -> set[int]:
-    """C below P' by about the same distance on two or more turns, inside the last user message."""
-    limits = view.limits
-    below = [
-        e
-        for e in _plain_misses(view)
-        if e.previous is not None
-        and limits.reply_slack_tokens < e.previous.prompt - (e.common or 0) <= limits.transient_tokens
-        and (e.common or 0) >= limits.head_tokens
-    ]
-    groups = _near(below, _distance, lambda d: max(limits.reply_slack_tokens, d // 20))
-    return {id(e) for same in groups if len(same) > 1 for e in same}
-
-
-def _distance(episode: Episode) -> int:
-    """P' - C."""
-    return episode.previous.prompt - (episode.common or 0) if episode.previous is not None else 0
-
-
-def _creeping(view: View) -> set[int]:
-    """C creeps forward over three or more misses, each time behind the place before."""
-    run: list[Episode] = []
-    found: set[int] = set()
-    for episode in _plain_misses(view):
-        common = episode.common or 0
-        if run and not (run[-1].common or 0) < common <= (run[-1].common or 0) * 1.25 + 256:
-            run = []
-        run.append(episode)
-        if len(run) >= 3:
-            found.update(id(e) for e in run)
-    return found
 
 
 # -- the rules, in their order -------------------------------------------------------------------------
