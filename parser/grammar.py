@@ -92,7 +92,10 @@ class Template:
         found = re.fullmatch(marked, text)
         if found is None:
             return None
-        there = {int(name[1:]) for name, value in found.groupdict().items() if value is not None}
+        return self.variant({int(name[1:]) for name, value in found.groupdict().items() if value is not None})
+
+    def variant(self, there: set[int]) -> Template:
+        """The form in which just the optional parts with these numbers stand."""
         return _template(self.rule, self.needle, tuple(_chosen(self.parts, there)))
 
 

@@ -13,6 +13,8 @@ from parser.grammar import Grammar, Rule
 
 #: So many rules that share words with the line are tried.
 TRIED: Final = 12
+#: So many characters must fit.
+LEAST: Final = 8
 _WORDS: Final = re.compile(r"[A-Za-z_]{2,}")
 
 
@@ -48,7 +50,7 @@ def _miss(grammar: Grammar, rule: Rule, text: str) -> NearMiss | None:
     except UnexpectedInput as error:
         at = _left_at(error, text)
         expected = sorted(_said(grammar, rule, name) for name in _expected(error))
-        return NearMiss(rule.symbol, at + 1, tuple(expected)) if at else None
+        return NearMiss(rule.symbol, at + 1, tuple(expected)) if at >= LEAST else None
     return None
 
 
