@@ -1,6 +1,7 @@
 """Speed of the tensor backend on this device: prefill by depth, decode, save, load.
 
     python benchmarks/mlx.py [--device cpu|cuda|metal] [--family deepseek-v4] [--depth 131072] [--json FILE]
+    python benchmarks/mlx.py --logs LOG... [--scale 32]     replay each log with tensors, one line each
 
 The peer in the same run is the choice of rows by a plain top-k over all of them (`--plain 0` leaves it out);
 candidate blocks must beat it at depth. Figures in docs/mlx.md come from this command.
@@ -24,6 +25,9 @@ def main() -> None:
 
     args = options()
     device = open_device(args.device)
+    if args.logs:
+        replays(args)
+        return
     from replay.backends.measure import measure
     from replay.backends.small import SmallEngine
     from replay.models.scale import Scale
@@ -45,7 +49,34 @@ def options() -> argparse.Namespace:
     parser.add_argument("--depth", type=int, default=131072)
     parser.add_argument("--plain", type=int, default=32768, help="depth of the peer")
     parser.add_argument("--json")
+    parser.add_argument("--logs", nargs="+", type=Path)
+    parser.add_argument("--scale", type=int, default=1)
     return parser.parse_args()
+
+
+def replays(args) -> None:
+    """What each log's replay moved, whether every decision held, and how long it took."""
+    from parser.reading import read
+    from replay.backends.mlx import TensorOptions, carry_out
+    from replay.study import study_of
+
+    print(
+        "| log | family | requests | misses | prefilled | evicted files | as in the log | unsound | logits | seconds |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|---|")
+    for path in args.logs:
+        study, log = study_of(read([path])), []
+        outcome = study.run(log=log)
+        options = TensorOptions(device=args.device, scale=args.scale)
+        result = carry_out(study.workload, study.configs(), log, outcome, options)
+        worst = max((check.difference for check in result.checks), default=0.0)
+        fidelity, totals = study.fidelity(outcome), outcome.totals
+        agree = "-" if fidelity is None else f"{fidelity.agree}/{fidelity.requests}"
+        cells = (
+            path.parent.name, result.family, totals.requests, totals.live_misses, totals.prefilled_tokens,
+            totals.evictions, agree, len(result.unsound), f"{len(result.checks)} x {worst:g}", f"{result.wall_s:.1f}",
+        )  # fmt: skip
+        print("| " + " | ".join(str(cell) for cell in cells) + " |", flush=True)
 
 
 def show(model, device, depth, measured) -> None:
@@ -90,6 +121,7 @@ def plain(device, depth) -> None:
         values = memory.rows.data[pick]
         return attention.score(query, values), values
 
+    mx.eval(blocks(), everything())  # first use of every kernel
     taken = {blocks: 0.0, everything: 0.0}
     for _ in range(10):
         for way in taken:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from listed import ListEngine
 from worlds import COSTS, configs, workloads
 
+from parser.reading import read
 from replay.backends.carry import Carrier, pieces
 from replay.backends.mlx import TensorOptions, carry_out, disagreements
 from replay.backends.plan import plan
@@ -29,7 +31,10 @@ from replay.models.scale import Scale
 from replay.rope import Piece, cut, length
 from replay.server import replay
 from replay.sizes import LinearSizes
+from replay.study import study_of
 from replay.workload import Asked, Image, Segment, Workload
+
+FIXTURES = Path(__file__).parents[2] / "fixtures"
 
 
 def decided(workload, config):
@@ -255,6 +260,27 @@ def test_the_second_seeds_rewind_turns_with_the_size_of_the_ring():
 def test_the_second_seeds_rewind_at_its_own_depth():
     assert seen(mismatch(340263), "deepseek-v4", 4352, 256)[1].sound
     assert not seen(mismatch(340263), "qwen-next", None, 256)[1].sound
+
+
+# -- logs of the real server -------------------------------------------------------------------------------------
+
+LOGS = (
+    "captures/b-steal-after-overlap-11k", "captures/c-single-slot-11k-2026-05", "captures/d-3conv-2slots",
+    "captures/e-tail-mismatch-glm", "captures/h-sigterm-busy", "captures/i-openai-tools", "captures/j-errors",
+    "captures/matrix/W1/aug-2-disk", "captures/matrix/W4/GLMRW-2-disk", "seeds/slot-steal.md", "seeds/image-tail-miss.md",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_a_log_is_replayed_with_every_miss_and_eviction(name):
+    """The whole of `fixtures/captures` is replayed by `benchmarks/mlx.py --logs`; here a few, far scaled down."""
+    path = FIXTURES / name if name.endswith(".md") else FIXTURES / name / "server.log"
+    study, log = study_of(read([path])), []
+    outcome = study.run(log=log)
+    result = carry_out(study.workload, study.configs(), log, outcome, TensorOptions(device="cpu", scale=256))
+    assert result.agree and result.exact and result.checks
+    assert study.observed.totals.live_misses == outcome.totals.live_misses
+    assert study.observed.totals.evictions == outcome.totals.evictions
 
 
 # -- tokens ------------------------------------------------------------------------------------------------------
