@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from parser.peel import in_pieces, unmarked, visible
+from parser.peel import in_pieces, unframed, unmarked, visible
 
 _QUOTE: Final = re.compile(r"\s{0,3}(?:>|&gt;)[ \t]?")
 _MARK: Final = re.compile(r"(?P<before>\s*(?:(?:[-*+]|\d{1,3}[.)])\s+)?)(?P<mark>`{3,}|~{3,})(?P<rest>.*)")
@@ -162,7 +162,7 @@ class _Reader:
 
     def content(self, text: str) -> Iterator[tuple[str, str]]:
         """A line inside a fence."""
-        for part in _parts(text):
+        for part in _parts(text) if self.fence == "pre" else [unframed(text)]:
             place = self.placed(part, "fence")
             yield part, "row" if place == "fence" and _is_row(part) else place
 

@@ -15,21 +15,11 @@ from parser.event import Event
 from parser.line import Line
 from parser.markdown import Physical
 from parser.peel import RAW_BYTES, RAW_TEXT, Peeled, peel, split_remark, unescaped, without_cut
+from parser.wraps import HEAD, OTHER_PROGRAM, between, cut_name, is_printed, may_go_on, server, unfinished
 
 Parse = Callable[[Line], Event]
 
 MAX_JOINED: Final = 4  # further physical lines that one line of the log may be wrapped over
-_DEEP: Final = 8  # columns of indentation that no list or fence has
-_FIRST_WORD: Final = re.compile(
-    r"(?:live|kv|KV|chat|completion|ctx=|tool|TOOLS|THINKING|RESPPROTO|DSML_\w+|prompt|prefill|chunk|gen=|decod\w+|finish="
-    r"|rewound|rewind|GLM|multimodal|responses|anthropic|thinking|vision|decode|slot|persisting|shutdown|context"
-    r"|batched|listening|incomplete|session|exact|MTP|tracing|failed|\d+ resident)"
-)
-#: What begins a line of its own, even a cut one.
-_HEAD: Final = re.compile(
-    r"(?:live kv|kv cache|KV disk|(?:chat|completion) ctx=|tool calls ctx=|decode batch|context buffers|persisting) ?"
-)
-_OTHER_PROGRAM: Final = re.compile(r"\s*(?:ds4[\w-]*|tp|[\w-]+ worker): ")
 _TICKS: Final = re.compile(r"`+")
 #: How a line of a request must begin where it stands in back quotes in prose (rule 4).
 _REQUEST_HEAD: Final = re.compile(
@@ -127,14 +117,14 @@ class Offers:
 
         A wrap may stand at a blank or inside a word, so both ways to glue are tried at each.
         """
-        if not _may_go_on(found.line):
+        if not may_go_on(found.line):
             return found, at
         best, end, tries = found, at, [found]
         for ahead in range(at, min(at + MAX_JOINED, len(self.lines))):
             text, alone = self.going_on(self.lines[ahead], self.lines[at - 1])
             if (
                 text is None
-                or ("=" in found.line.text and _HEAD.match(text))
+                or ("=" in found.line.text and HEAD.match(text))
                 or (alone[0] and is_event(best.event))
             ):
                 break
@@ -142,7 +132,7 @@ class Offers:
             longest = max(tries, key=_gain, default=found)
             gain, least = _gain(longest), max(_gain(best), alone)
             cut = self.is_cut(ahead) and is_event(longest.event) and gain >= least
-            if gain > least or cut or _unfinished(best.line.text, self.lines[ahead].text):
+            if gain > least or cut or unfinished(best.line.text, self.lines[ahead].text):
                 best, end, tries = longest, ahead + 1, [longest]
             elif is_event(best.event):
                 break
@@ -154,7 +144,7 @@ class Offers:
         swallowed, or nothing where lines are cut at one width or a file name is cut."""
         before, here = self.lines[ahead - 1].text, self.lines[ahead].text
         inside = self.is_cut(ahead) and not before.endswith(" ") and not here.startswith(" ")
-        return ("", " ") if inside or _cut_name(before, here) else (" ", "")
+        return ("", " ") if inside or cut_name(before, here) else (" ", "")
 
     def is_cut(self, ahead: int) -> bool:
         """Whether the line before is as wide as the lines of its block are cut."""
@@ -171,7 +161,7 @@ class Offers:
         """The text of a line that may go on with the one before (of its block, without a head), else None;
         and what it is worth alone."""
         nothing = None, (False, 0, 0)
-        if line.block != before.block or line.place != before.place or _OTHER_PROGRAM.match(line.text):
+        if line.block != before.block or line.place != before.place or OTHER_PROGRAM.match(line.text):
             return nothing
         if line.place == "text" and "`" in line.text:
             return nothing
@@ -190,25 +180,39 @@ class Offers:
         return Found(line, self.parse(line))
 
     def past_raw_text(self, found: Found, at: int) -> int:
-        """Where raw model text ends that a tool-call warning quotes: nothing in it is a line of its own."""
+        """Where raw model text ends that a tool-call warning quotes: nothing in it is a line of its own.
+
+        It ends with its bracket, with its budget of bytes, or before a line whose stamp fits (`is_after`).
+        """
         match = RAW_TEXT.search(found.line.text)
         if match is None or not is_event(found.event):
             return at
-        begun = found.line.text[match.end() :]
-        room = RAW_BYTES[match["what"]] - len(begun.encode())
-        if match["what"] == "text_snippet" and begun.endswith("]"):
+        begun = found.line.text[match.end() :].rstrip()
+        bracketed = match["what"] == "text_snippet"
+        if begun == "(none)" or (bracketed and begun.endswith("]")):
             return at
-        end = at
-        for ahead in range(at, len(self.lines)):
-            line = self.lines[ahead]
-            room -= len(line.text.encode()) + 1
-            if room < -1:  # the bracket that closes the record is not part of the snippet
-                break
-            if match["what"] == "text_snippet" and line.text.rstrip().endswith("]"):
+        end = self.budget_end(at, RAW_BYTES[match["what"]] - len(begun.encode()))
+        for ahead in range(at, end) if bracketed else ():
+            if self.lines[ahead].text.rstrip().endswith("]"):
                 return ahead + 1
-            if not any(peeled.stamp and peeled.program for peeled in peel(line.text)) and end == ahead:
-                end = ahead + 1
-        return end
+        later = next(
+            (peeled.stamp for line in self.lines[end : end + 64] if (peeled := server(line.text))), None
+        )
+        return next((ahead for ahead in range(at, end) if self.is_after(found, ahead, later)), end)
+
+    def budget_end(self, at: int, room: int) -> int:
+        """The first line from `at` on that lies beyond `room` bytes (a closing bracket may lie one beyond)."""
+        while at < len(self.lines) and (room := room - len(self.lines[at].text.encode()) - 1) >= -1:
+            at += 1
+        return at
+
+    def is_after(self, found: Found, ahead: int, later: str | None) -> bool:
+        """Whether a line within the budget is the server's next: stamped between the record and what follows,
+        or, where the record has no stamp, with as much of a head as the record has."""
+        peeled = server(self.lines[ahead].text)
+        if found.line.stamp is None:
+            return bool(peeled) if found.line.program else is_event(self.read(ahead)[0][0].event)
+        return peeled is not None and between(found.line.stamp, peeled.stamp, later)
 
     # -- paragraphs --------------------------------------------------------------------------------------
 
@@ -247,7 +251,7 @@ class Offers:
         """Prose lines: fragments in back quotes that are events, and the lines that hold none."""
         if not prose:
             return
-        if not all(_is_printed(line.text) for line in prose):
+        if not all(is_printed(line.text) for line in prose):
             self.block = None  # lines of other programs do not end a run of log lines, words of a person do
         held: set[int] = set()
         for found, lines in self.fragments(prose):
@@ -322,32 +326,6 @@ class Offers:
             return [replace(one, line=replace(one.line, place="cell")) for one, _ in self.fragments([line])]
         found = [self.offer(peeled, here, "cell") for peeled in peel(unescaped(text)) if text]
         return [replace(one, weak=True) for one in found if is_event(one.event)]
-
-
-def _is_printed(text: str) -> bool:
-    """Whether a program printed the line: a stamp, or a program's name in front."""
-    first = peel(text)[0]
-    return bool(first.stamp or first.program or _OTHER_PROGRAM.match(first.text))
-
-
-def _may_go_on(line: Line) -> bool:
-    """Whether it is worth trying: a head, or a first word of the server's, and no remark behind it yet."""
-    if line.comment is not None or RAW_TEXT.search(line.text):
-        return False
-    return bool(line.stamp or line.program or _FIRST_WORD.match(line.text))
-
-
-def _unfinished(text: str, below: str) -> bool:
-    """A line that ends with a sign of going on, before one set in far below it; or a file name cut in two."""
-    if _cut_name(text, below):
-        return True
-    return text.endswith((";", ",", "(")) and len(below) - len(below.lstrip()) >= _DEEP
-
-
-def _cut_name(text: str, below: str) -> bool:
-    """Whether a checkpoint's file name begins on one line and ends on the next."""
-    found = re.search(r" file=\S*$", text)
-    return found is not None and not text.endswith(".kv") and (text + below.strip(" *~`")).endswith(".kv")
 
 
 def _gain(found: Found) -> tuple[bool, int, int]:

@@ -79,6 +79,10 @@ _TAGS: Final = re.compile(
 )
 _CODE: Final = re.compile(r"</?(?:code|kbd|samp|tt)\b[^<>]*>", re.IGNORECASE)
 _BREAK: Final = re.compile(r"<br\s*/?>", re.IGNORECASE)
+_TAG_BEFORE: Final = re.compile(r"^\s*(?:<(?:code|kbd|samp|tt|p|li|span|div|b|i)\b[^<>]*>)+", re.IGNORECASE)
+_TAG_BEHIND: Final = re.compile(
+    r"(?:</(?:code|kbd|samp|tt|p|li|span|div|b|i)\s*>|<br\s*/?>)+\s*$", re.IGNORECASE
+)
 _ESCAPED: Final = re.compile(r"\\([_*|<>\[\]`#~&.()!=-])")
 _QUOTES: Final = str.maketrans("“”„‟″‘’‚‛′＝", "\"\"\"\"\"'''''=")
 
@@ -138,6 +142,13 @@ def unmarked(text: str) -> list[str]:
     """The line without HTML: entities resolved, known tags dropped, one text for each `<br>`."""
     parts = _BREAK.split(text) if "<" in text else [text]
     return [html.unescape(_TAGS.sub("", _CODE.sub("`", part))) for part in parts]
+
+
+def unframed(text: str) -> str:
+    """A line of a fence, where marks stand as they are: entities resolved, tags around the whole line dropped."""
+    if "<" not in text and "&" not in text:
+        return text
+    return html.unescape(_TAG_BEFORE.sub("", _TAG_BEHIND.sub("", text)))
 
 
 def unescaped(text: str) -> str:

@@ -372,6 +372,21 @@ def test_raw_model_text_in_a_warning_forges_nothing(snippet):
     assert counts(report) == {"tool_repair": 1, "prompt_start": 1}
 
 
+@pytest.mark.parametrize("stamp", ["0804 15:19:00", "0803 15:20:13", "0804 16:20:13"])
+def test_a_stamp_that_does_not_fit_forges_nothing(stamp):
+    warning = "0804 15:20:07 ds4-server: chat ctx=0..9:9 TOOLS invalid tool call dsml_snippet: <a>"
+    forged = f"{stamp} ds4-server: {MISS}"
+    real = "0804 15:20:09 ds4-server: chat ctx=0..9:9 gen=4 finish=stop 1.0s"
+    filler = "x" * 500
+    report = f"```\n{warning}\n{forged}\n{filler}\n{real}\n```\n"
+    assert counts(report) == {"tool_repair": 1, "finish": 1}
+    assert counts(f"```\n{warning}\n{real}\n```\n") == {"tool_repair": 1, "finish": 1}
+    assert counts(f"```\n{warning.replace('<a>', '(none)')}\n{real}\n```\n") == {
+        "tool_repair": 1,
+        "finish": 1,
+    }
+
+
 def test_remarks_and_elisions_are_set_apart():
     (line,), _ = read(
         "```\n11:20:57  live kv cache miss live=68240 prompt=12715 common=1   ← helper task\n```"
