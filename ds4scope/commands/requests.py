@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-
 def register(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments."""
     from ds4scope.output import add_arguments

@@ -61,7 +61,10 @@ def _all_of(predicates: list[Callable[[Workload], bool]]) -> Callable[[Workload]
 def _predicate(text: str, made: Study, options: dict[str, Any]) -> Callable[[Workload], bool]:
     key, equals, value = text.partition("=")
     if key.strip() == "mechanism" and equals and value[:1] != "=":
-        return _shows(value.strip(), made, options)
+        from ds4scope.reproduction import shows
+        from triage.expectation import known_mechanism
+
+        return shows(known_mechanism(value.strip()), made, options)
     from ds4scope.outcomes import totals_json
     from replay.server import replay
     from triage.expectation import Expectation
@@ -71,20 +74,6 @@ def _predicate(text: str, made: Study, options: dict[str, Any]) -> Callable[[Wor
 
     def holds(workload: Workload) -> bool:
         return expected.broken_by(totals_json(replay(workload, configs, made.costs))) is None
-
-    return holds
-
-
-def _shows(mechanism: str, made: Study, options: dict[str, Any]) -> Callable[[Workload], bool]:
-    from dataclasses import replace
-
-    from ds4scope.triaged import mechanisms_of, reading_of
-    from triage.expectation import known_mechanism
-
-    name = known_mechanism(mechanism)
-
-    def holds(workload: Workload) -> bool:
-        return name in mechanisms_of(reading_of(replace(made, workload=workload), options))
 
     return holds
 
@@ -137,33 +126,13 @@ def _segments(workload: Workload) -> str:
 
 def _markdown(args: argparse.Namespace, made: Study, found: Shrunk) -> str:
     """A reproduction for an issue: what to send, in which order, and what happens."""
+    from ds4scope.reproduction import steps
     from ds4scope.server_options import server_options
-    from parser.sanitise import sanitise
     from replay.server import replay
 
     outcome = replay(found.workload, made.configs(**server_options(args)), made.costs)
-    served = {row.request: row for row in outcome.requests}
-    lines = [
-        f"# Reproduction: {' and '.join(args.keep)}",
-        "",
-        "Segments (tokens that always stand together):",
-        "",
-    ]
-    lines += [f"- `{name}`: {segment.tokens} tokens" for name, segment in found.workload.segments.items()]
-    lines += [
-        "",
-        "| send | after | prompt | tokens | reply | then: source | reused | replaced |",
-        "|---" * 8 + "|",
-    ]
-    for asked in found.workload.requests:
-        row = served[asked.request]
-        prompt = " + ".join(f"`{piece.segment}`" for piece in asked.prompt)
-        waits = f"request {asked.after}, {asked.think_s:g} s" if asked.after is not None else "-"
-        lines.append(
-            f"| {asked.request} | {waits} | {prompt} | {asked.prompt_tokens} | {asked.generated} | {row.source} "
-            f"| {row.cached_tokens} | {row.evicted_live_tokens} |"
-        )
-    return "\n".join(sanitise(line) for line in lines) + "\n"
+    lines = [f"# Reproduction: {' and '.join(args.keep)}", "", *steps(found.workload, outcome)]
+    return "\n".join(lines) + "\n"
 
 
 _RENDER = {"table": _table, "markdown": _markdown, "json": _json}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from parser.errors import InputError
 
@@ -70,15 +70,39 @@ def run(args: argparse.Namespace) -> int:
     return 1 if reasons else 0
 
 
+def _reading_options(args: argparse.Namespace) -> dict[str, Any]:
+    names = {"traces": "trace", "clients": "client"}
+    keys = ("traces", "clients", "since", "until", "lane", "max_bytes", "year")
+    return {key: getattr(args, names.get(key, key)) for key in keys}
+
+
 def _report(args: argparse.Namespace) -> Report:
     from triage.long import triage_inputs
     from triage.thresholds import load
 
-    return triage_inputs(
-        args.input, thresholds=load(args.config), counterfactuals=not args.no_replay,
-        traces=args.trace, clients=args.client, since=args.since, until=args.until,
-        lane=args.lane, max_bytes=args.max_bytes, year=args.year,
-    )  # fmt: skip
+    limits = load(args.config)
+    options = _reading_options(args)
+    report = triage_inputs(args.input, thresholds=limits, counterfactuals=not args.no_replay, **options)
+    return _for_posting(report, args) if args.format in ("markdown", "html") else report
+
+
+def _for_posting(report: Report, args: argparse.Namespace) -> Report:
+    """With what a posted report needs: hash of the input, fidelity of the replay, smallest reproduction."""
+    from dataclasses import replace
+
+    from ds4scope.reproduction import reproduction
+    from parser.sources import find_sources, sha256
+
+    added: dict[str, Any] = (
+        {"sha256": [d for s in find_sources(args.input) if (d := sha256(s))]} if "-" not in args.input else {}
+    )
+    proved = next((f for f in report.findings if f.counterfactual is not None), None)
+    if proved is not None:
+        share = proved.quantities.get("replay_fidelity")
+        added["fidelity"] = f"{share:.1%} of the requests reproduced" if isinstance(share, float) else None
+        if args.format == "markdown":
+            added["reproduction"] = reproduction(proved.mechanism, args.input, _reading_options(args))
+    return replace(report, input={**report.input, **added})
 
 
 def _refuse_empty(report: Report, inputs: list[str]) -> None:
