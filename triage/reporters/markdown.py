@@ -17,7 +17,7 @@ _SPECIAL: Final = re.compile(r"([\\`*_{}\[\]<>#|~@!])")
 
 def render(report: Report) -> str:
     """The comment. Whatever comes from the log stands in code spans or fences, or is escaped."""
-    text = "\n".join(_parts(report))
+    text = "\n".join(_parts(report)) + "\n"
     if len(text) <= MOST:
         return text
     return (
@@ -150,6 +150,6 @@ def _rest(report: Report) -> Iterator[str]:
         yield ""
         yield "<details><summary>minimal reproduction</summary>"
         yield ""
-        yield from fence(str(reproduction).splitlines())
+        yield from reproduction
         yield ""
         yield "</details>"
