@@ -60,6 +60,11 @@ class Look:
         return self.config.ring
 
     @property
+    def rows_from(self) -> int:
+        """The first position whose raw rows are still in the ring."""
+        return max(self.session.rows_from, self.live - self.config.ring)
+
+    @property
     def points(self) -> Sequence[int]:
         """Remembered positions, descending."""
         return self.session.points[::-1]

@@ -91,6 +91,11 @@ class Live(Protocol):
         """Raw rows a layer."""
 
     @property
+    def rows_from(self) -> int:
+        """The first position whose raw rows are still in the ring: a restore brings only the window back, and
+        rows that were overwritten before a rewind are gone."""
+
+    @property
     def points(self) -> Iterable[int]:
         """Positions at which an earlier prompt or reply of this slot's live state ended, descending."""
 

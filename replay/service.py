@@ -26,7 +26,7 @@ from replay.ladder import Hit, Look
 from replay.machine import DECODE, LOCK, PREFILL, Machine, Op, Task
 from replay.outcome import StoreMade
 from replay.seams import Reuse
-from replay.session import Job, Session, bind
+from replay.session import WINDOW, Job, Session, bind
 from replay.tier import Tier
 from replay.tree import Forest, Node, common, rope_of
 
@@ -86,8 +86,10 @@ class Service:
             if self.log is not None:
                 row = Rewound(task.start_s, job.asked.request, task.slot, session.node.size, hit.cached)
                 self.log.append(row)
+            session.rows_from = max(session.rows_from, session.node.size - self.config.ring)
             session.node = self.forest.cut(hit.prompt, hit.cached)
             session.points = [point for point in session.points if point <= hit.cached]
+        session.rows_from = 0 if hit.restart else session.rows_from
         task.pos = 0 if hit.restart else hit.cached
 
     def _miss(self, session: Session, job: Job, task: Task, look: Look) -> Steps:
@@ -147,7 +149,7 @@ class Service:
             self.log.append(row)
         session.invalidate(self.forest.empty)
         session.node, session.valid = file.node, True
-        session.points = [file.tokens]
+        session.points, session.rows_from = [file.tokens], max(0, file.tokens - WINDOW)
         prompt = job.prompt
         if common(prompt, file.node) != file.node.size or file.key is not file.node.text:
             prompt = self.forest.extend(file.node, self.forest.after_text(job.prompt, file.key))
@@ -358,6 +360,8 @@ class Service:
             if file is not None:
                 self.tier.use(file, self.machine.now)
                 yield float(self.tier.costs.load_s(file.tokens, file.size))
+        if source != "live":
+            session.rows_from = max(0, cached - WINDOW)
         task.pos, task.end, task.step, task.origin = cached, key.size, 0, -1
         if cached < key.size:
             yield PREFILL

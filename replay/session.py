@@ -12,6 +12,8 @@ from replay.workload import Asked, Image
 if TYPE_CHECKING:
     from replay.disk import DiskFile
 
+#: raw rows before a position that attention reads, and all that a disk file holds of them (R4.4, section 7)
+WINDOW = 128
 #: at most this many images in a visible key (R3.14)
 KEY_IMAGES = 16
 
@@ -34,7 +36,9 @@ class Session:
 
     `node` is the token list, kept when the checkpoint becomes invalid (R1.3); `continued_last` the tokens of
     the last continued or cold store of this conversation; `points` where earlier prompts and replies of the
-    live state ended, ascending. `images` are those of the request that made the live state.
+    live state ended, ascending. `images` are those of the request that made the live state. `rows_from` is
+    the first position whose raw rows the ring held at the last restore (a file holds the window only, R4.4)
+    or rewind (what the ring had overwritten by then does not come back).
     """
 
     number: int
@@ -46,6 +50,7 @@ class Session:
     continued_last: int = 0
     images: tuple[Image, ...] = ()
     points: list[int] = field(default_factory=list)
+    rows_from: int = 0
     last_used: float = 0.0
     job: Job | None = None
 
@@ -59,7 +64,7 @@ class Session:
 
     def invalidate(self, empty: Node) -> None:
         """R1.4: length 0, nothing bound."""
-        self.node, self.valid, self.images = empty, False, ()
+        self.node, self.valid, self.images, self.rows_from = empty, False, (), 0
         self.points.clear()
         self.clear_bindings()
 

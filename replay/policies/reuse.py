@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from parser.errors import UsageError
 from replay.seams import Live, Reuse
-
-#: raw rows that attention needs behind the frontier (section 7)
-WINDOW = 128
+from replay.session import WINDOW
 
 
 class Ladder(Reuse):
@@ -32,15 +30,15 @@ class RewindInRing(Reuse):
     def rewind(self, live: Live) -> int:
         """The shared prefix if it can be reached."""
         kept = min(live.common, live.prompt - 1)
-        return kept if reachable(live.family, live.ring, live.live, kept) else 0
+        return kept if reachable(live.family, live.rows_from, live.live, kept) else 0
 
 
-def reachable(family: str, ring: int, live: int, kept: int) -> bool:
-    """Section 7: can a session of `live` tokens be cut to `kept`?"""
+def reachable(family: str, rows_from: int, live: int, kept: int) -> bool:
+    """Section 7: can a session of `live` tokens, whose ring holds rows from `rows_from` on, be cut to `kept`?"""
     if family == "glm":
         return True
     if family in ("deepseek-v4", "deepseek-v4-pro"):
-        return live - kept + WINDOW <= ring
+        return max(0, kept - WINDOW) >= rows_from
     return live == kept
 
 

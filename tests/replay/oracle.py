@@ -33,7 +33,7 @@ class Oracle:
 
     def empty_slot(self, number):
         return Bag(n=number, live=[], valid=False, resp=None, anth=None, think=None, cont=0, images=(),
-                   points=[], used=0.0, job=None)  # fmt: skip
+                   points=[], rows=0, used=0.0, job=None)  # fmt: skip
 
     def expand(self, rope):
         out = []
@@ -306,7 +306,8 @@ class Oracle:
         policy = self.c.reuse
         if policy == "ladder" or not slot.valid:
             return None
-        if policy == "rewind-in-ring" and self.c.family == "deepseek-v4" and len(slot.live) - kept + 128 > self.c.ring:
+        held = max(slot.rows, len(slot.live) - self.c.ring)  # the ring holds rows from here on
+        if policy == "rewind-in-ring" and self.c.family == "deepseek-v4" and max(0, kept - 128) < held:
             return None
         if policy == "rewind-in-ring" and self.c.family == "qwen-next" and kept < len(slot.live):
             return None
@@ -343,7 +344,10 @@ class Oracle:
             return
         if found:
             job.source, job.cached, job.eff = found.source, found.cached, found.eff
+            if found.restart:
+                slot.rows = 0
             if found.rewound:
+                slot.rows = max(slot.rows, len(slot.live) - self.c.ring)
                 slot.live = found.eff[: found.cached]
                 slot.points = [p for p in slot.points if p <= found.cached]
             task.pos = 0 if found.restart else found.cached
@@ -369,7 +373,7 @@ class Oracle:
         yield from self.decode(slot, job, task)
 
     def invalidate(self, slot):
-        slot.live, slot.valid, slot.images, slot.points = [], False, (), []
+        slot.live, slot.valid, slot.images, slot.points, slot.rows = [], False, (), [], 0
         slot.resp = slot.anth = slot.think = None
 
     def disk_for(self, images):
@@ -390,6 +394,7 @@ class Oracle:
         self.trail.append(("load", job.a.request, file.name))
         self.invalidate(slot)
         slot.live, slot.valid, slot.points = list(file.tokens), True, [len(file.tokens)]
+        slot.rows = max(0, len(file.tokens) - 128)  # a file holds the window only
         job.source, job.cached, job.loaded, job.file = "disk-text", len(file.tokens), len(file.tokens), file
         job.eff = self.splice(slot.live, len(file.key), job)
         task.pos = len(file.tokens)
@@ -555,6 +560,7 @@ class Oracle:
             if file:
                 cached = len(file.tokens)
                 yield self.costs.load_s(cached, file.size)
+            slot.rows = max(0, cached - 128)
         task.pos, task.base, task.q, task.end, task.quiet = cached, cached, None, len(key), True
         while task.pos < len(key):
             task.before = before = task.pos
