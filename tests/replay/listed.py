@@ -6,12 +6,14 @@ import numpy as np
 
 from replay.models.cache import RewindRefused, Verdict
 
+WINDOW, RING = 128, 140
+
 
 class Listed:
-    """Goes back wherever `reach` (tokens back from the end; None: anywhere) or a saved point allows."""
+    """Goes back where the shape of its family's cache, in integers, or a saved point allows."""
 
-    def __init__(self, reach=None):
-        self.reach, self.points = reach, set()
+    def __init__(self, family):
+        self.family, self.points, self.oldest = family, set(), 0
         self.tokens, self.last = np.zeros(0, dtype=np.uint64), None
 
     @property
@@ -27,6 +29,7 @@ class Listed:
         if len(tokens):
             self.tokens = np.concatenate([self.tokens, tokens])
             self.last = self.tokens.copy()
+            self.oldest = max(self.oldest, self.length - RING)
 
     def logits(self):
         if self.last is None:
@@ -36,10 +39,11 @@ class Listed:
     def can_rewind(self, position):
         if not 0 <= position <= self.length:
             return Verdict("not within")
-        near = self.reach is None or self.length - position <= self.reach
-        return Verdict(
-            "" if near or position in self.points or position == 0 else f"{position} is out of reach"
+        fits = {"glm": True, "qwen-next": position == self.length}.get(
+            self.family, max(0, position - WINDOW) >= self.oldest
         )
+        ok = fits or position in self.points or position in (0, self.length)
+        return Verdict("" if ok else f"{position} is out of reach")
 
     def rewind(self, position):
         verdict = self.can_rewind(position)
@@ -53,25 +57,29 @@ class Listed:
         self.points.add(self.length)
 
     def reset(self):
-        self.tokens, self.last, self.points = self.tokens[:0], None, set()
+        self.tokens, self.last, self.points, self.oldest = self.tokens[:0], None, set(), 0
 
     def fork(self):
-        twin = Listed(self.reach)
-        twin.tokens, twin.last, twin.points = self.tokens, self.last, set(self.points)
+        twin = Listed(self.family)
+        twin.tokens, twin.last, twin.points, twin.oldest = (
+            self.tokens,
+            self.last,
+            set(self.points),
+            self.oldest,
+        )
         return twin
 
 
 class ListEngine:
-    """The cache's reach by family: rows can be cut anywhere, a ring 12 tokens back, recurrent state nowhere."""
+    """Sessions of a family's shape: rows that can be cut, a ring that forgets, recurrent state."""
 
     name, tolerance = "lists", 0.0
 
     def __init__(self, family):
         self.family = family
-        self.reach = {"glm": None, "qwen-next": 0}.get(family, 12)
 
     def new(self):
-        return Listed(self.reach)
+        return Listed(self.family)
 
     def decode(self, residents, tokens):
         for resident, token in zip(residents, tokens, strict=True):
@@ -86,6 +94,7 @@ class ListEngine:
         resident = self.new()
         resident.tokens = np.array(tokens, dtype=np.uint64)
         resident.last = resident.tokens.copy() if known else None
+        resident.oldest = max(0, resident.length - WINDOW)
         return resident
 
     def session_bytes(self, tokens):
