@@ -27,12 +27,20 @@ _IMAGES = re.compile(
 _NO_IMAGES = re.compile(
     r"\b(?:no|without|not|never|text.only)\b[^.]{0,24}\b(?:images?|screenshots?|vision|pictures?)\b", re.I
 )
+_MATTERS = re.compile(
+    r"\b(?:ds4\w*|prefill\w*|kv|caches?|cached|prompts?|slots?|tokens?|checkpoints?)\b", re.I
+)
 _ONE_SLOT = re.compile(
     r"\b(?:one|a single|single|only one) (?:slot|resident session|session slot)\b|\b(?:no|without|not using) `?--batched-session",
     re.I,
 )
 #: the fewest shared-prefix figures that make a row of them
 _ROW: Final = 3
+
+
+def speaks(said: Hearsay) -> bool:
+    """The statement is about a ds4-server at all (any digest is; prose is where it names one of its matters)."""
+    return said.kind != "prose" or _MATTERS.search(said.text) is not None
 
 
 def notes(view: View) -> None:

@@ -10,7 +10,7 @@ from parser.reading import Reading
 from triage.build import view_of
 from triage.details import details_of
 from triage.finding import Finding
-from triage.hearsay import heard
+from triage.hearsay import heard, speaks
 from triage.mechanism import Mechanism, Sign
 from triage.mechanisms import catalogue
 from triage.ranking import Judged, rank, role
@@ -93,7 +93,7 @@ def input_of(reading: Reading) -> dict[str, Any]:
         "first_stamp": stamps.first,
         "last_stamp": stamps.last,
         "year": stamps.year,
-        "hearsay": len(reading.hearsay),
+        "hearsay": sum(map(speaks, reading.hearsay)),
     }
 
 

@@ -33,15 +33,13 @@ def test_an_old_file_is_housekeeping(found):
 
 
 def test_ladder(judge):
-    lines = []
-    for n in range(1, 6):
-        lines.append(
-            f"09:0{n}:00 kv cache stored tokens={n * 20480} trimmed=0 reason=continued key=token-text size={23 + n * 269}.00 MiB save=40.0 ms"
-        )
-    for n in range(1, 4):
-        lines.append(
-            f"09:08:00 kv cache evicted reason=disk-cache-full tokens={n * 20480} hits=0 size={23 + n * 269}.00 MiB file=/kv/{n}.kv"
-        )
+    lines = [
+        f"09:0{n}:00 kv cache stored tokens={n * 20480} trimmed=0 reason=continued key=token-text size={23 + n * 269}.00 MiB save=40.0 ms"
+        for n in range(1, 6)
+    ] + [
+        f"09:08:00 kv cache evicted reason=disk-cache-full tokens={n * 20480} hits=0 size={23 + n * 269}.00 MiB file=/kv/{n}.kv"
+        for n in range(1, 4)
+    ]
     report = judge("\n".join(lines))
     first = report.findings[0]
     assert first.mechanism == "nested-continued-ladder"
