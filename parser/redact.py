@@ -186,7 +186,7 @@ class Redactor:
     def _plain_text(self, text: str) -> str:
         head = _SERVER.search(text) or _ENGINE.search(text)
         if head is None:
-            return self._prose(text) if self.report else self._known(self._prose(text))
+            return self._other(text)
         message = text[head.end() :]
         message = self._message(message) if head.re is _SERVER else self._prose(message)
         return self._wrapper(text[: head.start()]) + head[0] + message
@@ -199,10 +199,20 @@ class Redactor:
         match = next((found for pattern in _WRAPPED if (found := pattern.match(bare))), None)
         if match is None:
             return self._prose(text) if self.report else self._known(self._prose(text))
+        return text[: len(text) - len(bare)] + self._unhosted(bare, match)
+
+    def _unhosted(self, bare: str, match: re.Match[str]) -> str:
         groups = sorted((name for name in match.groupdict() if match[name]), key=match.start, reverse=True)
         for group in groups:
             bare = bare[: match.start(group)] + self._service(match[group], group) + bare[match.end(group) :]
-        return text[: len(text) - len(text.lstrip())] + bare
+        return bare
+
+    def _other(self, text: str) -> str:
+        """A line of another program (it says which, and on which host) loses its words; prose keeps them."""
+        match = next((found for pattern in _WRAPPED[:3] if (found := pattern.match(text))), None)
+        if match is not None:
+            return self._unhosted(match[0], match) + self._known(self._prose(text[match.end() :]))
+        return self._prose(text) if self.report else self._known(self._prose(text))
 
     def _service(self, name: str, group: str) -> str:
         if group == "path":

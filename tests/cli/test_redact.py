@@ -191,6 +191,7 @@ def test_nothing_private_is_left_in_a_log(what):
         "See https://SECRET.example.org/SECRET?x=1 and mail ann@SECRET.example.org or @SECRETperson.",
         "The cache is in `/home/SECRET/kv` and C:\\Users\\SECRET\\kv, run with --kv-disk-dir SECRET/kv -m SECRET.gguf.",
         "It answers 400 for toolu_SECRET1234, from 192.168.17.23.",
+        "Sep 15 10:00:01 SECRET-host SECRETd[41]: SECRET said SECRET",
         "```\n===== request 9 2026-05-09 21:14:16 =====\nkind: chat\n\n--- raw request json ---\nSECRET\n"
         "--- generated text ---\nSECRET\n```",
         "```\n  27010 !=          live 33 \"SECRET\" | prompt 35 \"SECRET\"\n```",
