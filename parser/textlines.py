@@ -31,7 +31,7 @@ OPENERS: Final = (b"text_snippet: ", b"dsml_snippet: ", b'finish=error error="')
 _DSML: Final = re.compile(r"invalid tool call dsml_snippet: ((?s:.*))$")
 _TEXT: Final = re.compile(r"\[text_len=([0-9]{1,9}) [^\[]*text_snippet: ((?s:.*))$")
 _ERROR: Final = re.compile(r'finish=error error="((?s:.*))$')
-_ERROR_END: Final = re.compile(r'"(?: +[0-9.]+s)?$')
+_ERROR_END: Final = re.compile(r'" +[0-9.]+s$')
 _glued, _mark, _other = re.compile(GLUED), re.compile(MARK), re.compile(OTHER_PROGRAM)
 
 
@@ -58,6 +58,8 @@ def clean(text: str, line: int, offset: int, length: int, source: int) -> Iterat
     """One physical line -> none (blank, a mark of omission), one, or several where stamps are glued."""
     plain = uncoloured(_message(text))
     stamp, program, message = unwrap(plain)
+    while _glued.match(message):  # two threads wrote their stamps before their texts
+        stamp, program, message = unwrap(message)
     if not message or _mark.match(message):
         return
     if program is None and (other := _other.match(message)):
@@ -115,7 +117,7 @@ def opens_record(text: str) -> bool:
 
 
 def _open_error(text: str) -> bool:
-    return (found := _ERROR.search(text)) is not None and not _ERROR_END.search(found[1])
+    return (found := _ERROR.search(text)) is not None and not _ERROR_END.search(found[1]) and text[-1] != '"'
 
 
 def _joined(lines: list[Line]) -> Iterator[Line]:
@@ -128,18 +130,22 @@ def _joined(lines: list[Line]) -> Iterator[Line]:
 
 def _one(lines: Sequence[Line]) -> Line:
     last = lines[-1]
-    text = "\n".join(line.text for line in lines)
+    text = "\n".join((lines[0].text, *(_unwrapped(line) for line in lines[1:])))
     return replace(lines[0], text=text, length=last.offset + last.length - lines[0].offset)
+
+
+def _unwrapped(line: Line) -> str:
+    """The line with what looks like the server's head: within a record it is the model's text."""
+    program = f"{line.program}: " if line.program else ""
+    return f"{line.stamp} {program}{line.text}" if line.stamp else program + line.text
 
 
 def record_end(lines: Sequence[Line], at: int) -> int:
     """Index behind the last line of the record that begins at `at` (nearly always `at + 1`)."""
     text = lines[at].text
     if found := _TEXT.search(text):
-        want = min(int(found[1]), TEXT_SNIPPET_BYTES) + 1
-        return _exact_end(lines, at, want - _bytes(found[2])) or _budget_end(
-            lines, at, want - _bytes(found[2])
-        )
+        missing = min(int(found[1]), TEXT_SNIPPET_BYTES) + 1 - _bytes(found[2])
+        return _exact_end(lines, at, missing) or _budget_end(lines, at, missing)
     if found := _DSML.search(text):
         return _budget_end(lines, at, 0 if found[1] == "(none)" else SNIPPET_BYTES - _bytes(found[1]))
     return _error_end(lines, at) if _open_error(text) else at + 1
@@ -151,11 +157,14 @@ def _bytes(text: str) -> int:
 
 def _exact_end(lines: Sequence[Line], at: int, missing: int) -> int | None:
     """The end if `text_len` leads exactly to a closing bracket, else None."""
-    end = at + 1
-    while missing > 0 and end < len(lines):
-        missing -= lines[end].length + 1
+    begin, unwrapped, end = lines[at].offset + lines[at].length, 0, at
+    while unwrapped < missing and end + 1 < len(lines):
         end += 1
-    return end if missing == 0 and lines[end - 1].text.endswith("]") else None
+        unwrapped += _bytes(_unwrapped(lines[end])) + 1
+        raw = lines[end].offset + lines[end].length - begin  # exact where nothing was taken off the line
+        if missing in (raw, unwrapped) and lines[end].text.endswith("]"):
+            return end + 1
+    return at + 1 if missing == 0 and lines[at].text.endswith("]") else None
 
 
 def _budget_end(lines: Sequence[Line], at: int, budget: int) -> int:
@@ -169,7 +178,7 @@ def _within(lines: Sequence[Line], at: int, budget: int) -> int:
     """Index behind the last line that begins within `budget` bytes behind the line `at`."""
     end = at + 1
     while end < len(lines) and budget > 0:
-        budget -= lines[end].length + 1
+        budget -= _bytes(_unwrapped(lines[end])) + 1
         end += 1
     return end
 

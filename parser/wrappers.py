@@ -41,7 +41,7 @@ _ELEMENTS: Final = "|".join(
     )
 )
 _QUOTES: Final = r"(?:>[> \t]*)?"
-_WRAPPERS: Final = rf"{_QUOTES}(?:(?:{_ELEMENTS})[ \t]+{_QUOTES}){{0,6}}"
+_WRAPPERS: Final = rf"{_QUOTES}(?:(?:{_ELEMENTS})(?:[ \t]+{_QUOTES}|$)){{0,6}}"
 _GREP: Final = r"(?:[^ :]{1,200}[:-])?[0-9]{1,9}[:-]|[^ :]{1,200}\.[A-Za-z]{1,5}(?:\.[0-9]{1,3})?[:-]"
 _PROGRAM: Final = r"(ds4-server|ds4-agent)(?:\[[0-9]+\])?:[ \t]+"
 
