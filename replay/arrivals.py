@@ -15,7 +15,7 @@ from replay.timing import Spans, settle, spans
 
 MIB = 1 << 20
 #: between two arrivals whose order is all that is known
-_STEP = 1e-6
+_STEP = 1e-4
 #: a request that began within this share of a usual request's time after another one's end had waited for it
 _AT_ONCE = 0.01
 

@@ -15,6 +15,8 @@ from parser.reading import Reading
 from replay.anchors import anchors
 from replay.arrivals import Arrivals, arrivals
 from replay.asking import Parts, asked
+from replay.calibrate import calibrated
+from replay.configure import configs_of
 from replay.costs import FittedCosts
 from replay.defaults import Defaults
 from replay.evidence import Evidence, gather
@@ -73,7 +75,16 @@ def extract(reading: Reading) -> Extraction:
         bytes_per_token=ratio,
         notes=notes_of(evidence, solution, defaults, parts),
     )
+    if any(times.spans.overlap(i - 1, i) for i in range(1, len(times.start))) or any(times.queued):
+        workload = calibrated(workload, configs_of(reading, {}, workload), costs, _came(evidence, times))
     return Extraction(workload, costs, evidence, solution, times, assumed)
+
+
+def _came(evidence: Evidence, times: Arrivals) -> dict[int, float]:
+    """When each request came, in seconds after the first one."""
+    known = {r.request: at for r, at in zip(evidence.requests, times.arrival, strict=True) if at is not None}
+    first = min(known.values(), default=0.0)
+    return {number: at - first for number, at in known.items()}
 
 
 def _solved(evidence: Evidence) -> tuple[Solution, Defaults]:
