@@ -365,10 +365,10 @@ class Service:
         task.pos, task.end, task.step, task.origin = cached, key.size, 0, -1
         if cached < key.size:
             yield PREFILL
-        session.node = key
+        node = session.node = self.forest.cut(key, task.pos)  # less than the key if it was cut off
         if self.log is not None:
             row = Canonicalised(
-                self.machine.now, asked.request, task.slot, source, cached, key.size, rope_of(key)
+                self.machine.now, asked.request, task.slot, source, cached, node.size, rope_of(node)
             )
             self.log.append(row)
 

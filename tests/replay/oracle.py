@@ -567,7 +567,7 @@ class Oracle:
             yield "prefill"
             if task.pos == before:
                 break  # cut
-        slot.live = key
+        slot.live = key[: task.pos]
 
     def bind(self, slot, job, key):
         a, pos = job.a, len(slot.live)
