@@ -24,13 +24,6 @@ def lost(view: View, request: Request) -> bool:
     return unfinished(view, request)
 
 
-def delivered(request: Request) -> bool:
-    """An answer was finished and nothing says that it did not arrive."""
-    return (
-        request.finish in ("stop", "length", "tool_calls") and not request.error and not request.client_gone
-    )
-
-
 def failures(view: View) -> list[Event]:
     """Lines that say a prefill failed: stream errors of that kind, files discarded for it."""
     broken = view.of("stream_error", *FAILED_RULES)

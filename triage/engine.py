@@ -14,7 +14,7 @@ from triage.view import View
 
 _ENGINE = re.compile(r"^(?:ds4|ds4-server|ds4-engine): ")
 _PAIR = re.compile(
-    r"^(?:ds4-tp|tp|tp worker|tp leader|ds4-dist|distributed(?: worker| leader| coordinator)?)\b[ :]", re.I
+    r"^(?:(?:ds4-tp|tp|ds4-dist|distributed(?: worker| leader| coordinator)?):|tp (?:worker|leader)\b)"
 )
 _WENT_WRONG = re.compile(
     r"\b(?:failed|failure|closed|lost|timed? ?out|timeout (?:after|while|waiting)|disconnected|reset by peer|broken pipe|"
@@ -54,7 +54,11 @@ def _is_pair_failure(event: Event) -> bool:
 
 def memory_failures(view: View) -> list[Event]:
     """`alloc failed: out of memory`, and sessions that could not be created."""
-    lines = [e for e in view.engine if _MEMORY.search(e.text) and not _NOT_MEMORY.search(e.text)]
+    lines = [
+        e
+        for e in view.engine
+        if _MEMORY.search(e.text) and not _NOT_MEMORY.search(e.text) and not _HARMLESS.search(e.text)
+    ]
     lines = [e for e in lines if _ENGINE.match(e.text) or e.kind != "foreign"]
     return sorted(
         {e.seq: e for e in (*lines, *view.of("startup", "session_failed"))}.values(), key=lambda e: e.seq

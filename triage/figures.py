@@ -51,6 +51,9 @@ def of_episode(episode: Episode, view: View) -> dict[str, Any]:
             "prefill_seconds": episode.seconds,
             "prefill_rate_tps": n / episode.seconds if n and episode.seconds else None,
             "projected_seconds": episode.projected,
+            "avoidable_tokens": avoidable(episode),
+            "avoidable_seconds": episode.seconds_of(avoidable(episode)),
+            "hit_to_prompt_tokens": prompt - episode.hit_tokens if prompt and episode.hit_tokens else None,
             "start_is_known": episode.start is not None if episode.miss is not None else None,
         }
     )
@@ -72,6 +75,7 @@ def sums(episodes: Sequence[Episode], view: View) -> dict[str, Any]:
             "prefill_seconds": total_s(seconds),
             "prefill_seconds_known_for": sum(s is not None for s in seconds) if len(episodes) > 1 else None,
             "projected_seconds": total_s(e.projected for e in episodes),
+            "load_ms": total_s(h.get("load_ms") for e in episodes for h in e.of("kv_hit")),
             **stored_figures(stored),
         }
     )

@@ -18,7 +18,7 @@ from triage.view import View
 
 _MEMORY = re.compile(r"out of memory|alloc(?:ation)? failed", re.I)
 _PAIR = re.compile(r"\b(?:tp|transport|rdma|worker|leader|distributed)\b", re.I)
-_PREFILL = re.compile(r"prefill failed|graph .*failed|embed tokens failed|\bfailed at token\b", re.I)
+PREFILL = re.compile(r"prefill failed|graph .*failed|embed tokens failed|\bfailed at token\b", re.I)
 #: an image is part of the conversation, in a person's words
 _IMAGES = re.compile(
     r"\b(?:images?|screenshots?|pictures?|vision session|multimodal (?:session|chat|conversation|request)s?)\b",
@@ -121,11 +121,7 @@ def _same_start(said: Sequence[Hearsay]) -> Iterator[tuple[str, Sign]]:
 
 def _commons(view: View, said: Sequence[Hearsay]) -> Iterator[tuple[str, Sign]]:
     """`common=` figures in a row: pinned, or creeping forward between expensive prefills."""
-    misses = [
-        h
-        for h in said
-        if h.kind == "miss" and h.fields.get("common") is not None and h.fields.get("live") is None
-    ]
+    misses = [h for h in said if h.fields.get("common") is not None and h.fields.get("live") is None]
     commons = list(dict.fromkeys(int(h.fields["common"]) for h in misses))
     prefills = [h for h in said if h.kind == "prefill" and h.fields.get("prefill_s")]
     seconds = total_s(h.fields["prefill_s"] for h in prefills)
@@ -158,7 +154,7 @@ def _outcomes(said: Sequence[Hearsay]) -> Iterator[tuple[str, Sign]]:
     failing = [
         h
         for h in bad
-        if (h.fields.get("status") or 0) >= 500 or _PREFILL.search(str(h.fields.get("error") or ""))
+        if (h.fields.get("status") or 0) >= 500 or PREFILL.search(str(h.fields.get("error") or ""))
     ]
     if not failing:
         return
@@ -179,7 +175,7 @@ def _errors(said: Sequence[Hearsay]) -> Iterator[tuple[str, Sign]]:
         name = None
         if _MEMORY.search(text) and "size overflow" not in text:
             name = "out-of-memory"
-        elif _PREFILL.search(text):
+        elif PREFILL.search(text):
             name = "engine-prefill-failure"
         elif one.fields.get("engine") and _PAIR.search(text) and "failed" in text:
             name = "distributed-failure"

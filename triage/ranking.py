@@ -80,7 +80,15 @@ def _key(judged: Judged, rate: float | None) -> tuple[float, ...]:
         return (hearsay or last, 3 + last, order, 0, 0, order)
     possible = judged.sign.grade == "possible"
     leads = judged.mechanism.fallback and judged.mechanism.repeats
-    return (hearsay, 1, -weight(judged, rate), possible, not leads, -len(judged.sign.requests), order)
+    return (
+        hearsay,
+        1,
+        -weight(judged, rate) * (0.9 if possible else 1.0),
+        possible,
+        not leads,
+        -len(judged.sign.requests),
+        order,
+    )
 
 
 def _trigger_first(ordered: list[Judged], rate: float | None) -> list[Judged]:

@@ -31,6 +31,9 @@ def totals(view: View) -> dict[str, Any]:
             {
                 "seconds_lost_range": _range(view, lost),
                 "prefill_seconds": prefill_seconds(view),
+                "span_seconds": max(view.when.values()) - min(view.when.values())
+                if len(view.when) > 1
+                else None,
                 "prefill_tps": view.rate,
                 "prefill_tps_range": list(view.rates) if view.rates else None,
                 "disk_hits": view.reading.counts.get("kv_hit", 0),

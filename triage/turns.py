@@ -188,7 +188,7 @@ def returns_by_length(members: Sequence[Episode]) -> list[Return]:
     """P extends a state pushed out two or more turns ago, after a prompt of another size took the slot.
 
     One growing conversation also extends every earlier length; so a return counts only where the turn in
-    between was a drop (its P below the L it pushed out, or below the prompt before it).
+    between was a drop (its P below the L it pushed out, or below the prompt before it), or it is one itself.
     """
     found: list[Return] = []
     big = False
@@ -201,7 +201,7 @@ def returns_by_length(members: Sequence[Episode]) -> list[Return]:
                 continue
             if not (_extends(prompt, earlier.live) or _repeats(prompt, earlier)):
                 continue
-            fell = _fell(earlier)
+            fell = _fell(earlier) or (1 if _fell(episode) == 1 else 0)
             if not fell or (fell == 2 and live > 0.9 * prompt):
                 continue
             big = big or fell == 2

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 
 from parser.event import Event
 from triage import engine
+from triage.attempts import unfinished
 from triage.evidence import event_sign, plural
 from triage.figures import compact
+from triage.hearsay import PREFILL
 from triage.mechanism import BROKEN, Mechanism, Sign
 from triage.view import View
 
@@ -29,6 +31,7 @@ def detect(view: View) -> Iterator[Sign]:
     """`prefill failed …`, engine lines `… failed` inside an open request; no `prompt done`."""
     lines = _lines(view)
     if not lines:
+        yield from _quoted(view)
         return
     owners = {id(view.owner[e.seq]): view.owner[e.seq] for e in lines if e.seq in view.owner}
     last = [e for e in view.of("prompt_start") if e.seq < lines[0].seq]
@@ -47,6 +50,32 @@ def detect(view: View) -> Iterator[Sign]:
         episodes=list(owners.values()),
         tokens=last[-1].get("span_tokens") if last else 0,
     )
+
+
+def _quoted(view: View) -> Iterator[Sign]:
+    """An error text that the client was given, while the log shows prefills without an end."""
+    said = [
+        h for h in view.reading.hearsay
+        if h.kind == "error" and PREFILL.search(str(h.fields.get("message") or h.text))
+    ]  # fmt: skip
+    broken = [r for r in view.requests if r.prompt_line is not None and unfinished(view, r)]
+    if said and broken:
+        numbers = {r.request for r in broken}
+        episodes = [e for e in view.episodes if e.request.request in numbers]
+        yield event_sign(
+            f"{plural(len(broken), 'prefill')} without an end, and the client was told of a failed prefill",
+            [e for ep in episodes for e in ep.events],
+            compact(
+                {
+                    "failures": len(broken),
+                    "http_status": said[0].fields.get("status"),
+                    "prompt_tokens": broken[-1].prompt_tokens,
+                }
+            ),
+            episodes=episodes,
+            tokens=sum(r.prefilled_tokens or 0 for r in broken),
+            confidence=0.8,
+        )
 
 
 MECHANISM = Mechanism(

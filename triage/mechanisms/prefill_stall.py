@@ -29,7 +29,7 @@ def _stalled(gap: Gap, view: View) -> bool:
 def never_started(view: View) -> list[tuple[Episode, float]]:
     """A miss or a hit that no `prompt start` follows while the log goes on for a minute or more."""
     starts = view.of("prompt_start")
-    if view.reading.kind != "log" or len(starts) < 2 or not view.when:
+    if len(starts) < 2 or not view.when or (view.reading.kind != "log" and not _shows_starts(view)):
         return []
     end = max(view.when.values())
     found = []
@@ -47,6 +47,11 @@ def never_started(view: View) -> list[tuple[Episode, float]]:
         if end - at >= view.limits.stall_s and any(e.seq > line.seq for e in starts):
             found.append((episode, end - at))
     return found
+
+
+def _shows_starts(view: View) -> bool:
+    """A pasted piece that shows the `prompt start` of every miss and hit but one left none out."""
+    return sum(not e.spanned for e in view.episodes if e.miss is not None or e.hit is not None) == 1
 
 
 def detect(view: View) -> Iterator[Sign]:

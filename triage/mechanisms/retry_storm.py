@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parser.request import Request
-from triage.attempts import chains, delivered, lost
+from triage.attempts import chains, lost
 from triage.build import prefill_seconds
 from triage.evidence import event_sign
 from triage.figures import compact
@@ -14,10 +14,22 @@ from triage.view import View
 
 
 def _storms(view: View) -> Iterator[list[Request]]:
-    """Three or more attempts (two, if the first failed or lost its client), not all of them delivered."""
+    """Three or more attempts (two, if the first failed or lost its client), at least one of them in vain.
+
+    The last attempt may merely be cut off by the end of the input; and prompts that each part early from the
+    state of another session are sessions, no attempts.
+    """
+    apart = {
+        e.request.request for e in view.misses if e.common is not None and e.common < (e.prompt or 0) - 64
+    }
     for chain in chains(view):
         needed = 2 if lost(view, chain[0]) else view.limits.retry_attempts
-        if len(chain) >= needed and not all(delivered(r) for r in chain):
+        in_vain = [r for r in chain[:-1] if lost(view, r)] or [
+            r for r in chain[-1:] if r.error or r.client_gone
+        ]
+        sessions = sum(r.request in apart for r in chain) > 1
+        told = any(r.error or r.client_gone for r in chain)
+        if len(chain) >= needed and in_vain and (told or not sessions):
             yield chain
 
 

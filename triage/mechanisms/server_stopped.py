@@ -48,7 +48,8 @@ def detect(view: View) -> Iterator[Sign]:
     for stop in stops:
         cut, open_requests = _cut_off(view, stop)
         lines += cut
-        still += open_requests if cut or view.reading.kind == "log" else []
+        shown = bool(cut) or (view.reading.kind == "log" and any(r.finish for r in view.requests))
+        still += open_requests if shown else []
     persisted = view.of("shutdown", "persisting")
     only = bool(stops or persisted) and not view.requests and not view.of("live_miss")
     if not lines and not still and not only:

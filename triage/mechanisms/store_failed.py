@@ -23,6 +23,8 @@ def detect(view: View) -> Iterator[Sign]:
         return
     failed.sort(key=lambda e: e.seq)
     kinds = Counter(e.rule for e in failed)
+    later = [ep for ep in view.misses if not ep.depth and ep.miss is not None and ep.miss.seq > failed[0].seq]
+    tokens = sum(ep.common or 0 for ep in later)
     again = Counter(_text(e) for e in failed).most_common(1)[0]
     yield event_sign(
         f"{plural(len(failed), 'checkpoint')} could not be written or read ({', '.join(f'{k} {n}' for k, n in kinds.items())})",
@@ -33,12 +35,14 @@ def detect(view: View) -> Iterator[Sign]:
                 "by_kind": dict(kinds),
                 "error_text": again[0],
                 "same_error": again[1] if again[1] > 1 else None,
+                "later_cold_misses": len(later) or None,
             }
         ),
         episodes=list(
             {id(view.owner[e.seq]): view.owner[e.seq] for e in failed if e.seq in view.owner}.values()
         ),
-        tokens=0,
+        tokens=tokens,
+        seconds=view.seconds_for(tokens),
     )
 
 
