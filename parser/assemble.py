@@ -6,11 +6,12 @@ import gc
 import heapq
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime, timedelta
 from typing import Final
 
 from parser.beside import Traces, Usage, read_usage, with_trace
 from parser.bulk import Bulk, is_bulky
-from parser.clock import Clock, start_interval
+from parser.clock import Clock, Stamp, first_year, start_interval
 from parser.conversations import Conversations
 from parser.event import Event
 from parser.eventlog import EventLog
@@ -19,7 +20,7 @@ from parser.hearsay import Hearsay
 from parser.inputs import Inputs
 from parser.join import Joiner
 from parser.opens import Open
-from parser.reading import Asked, Reading, Server, Through
+from parser.reading import Asked, Reading, Server, Stamps, Through
 from parser.request import Request
 from parser.runs import Run, Runs
 from parser.server import Shapes, server_of
@@ -46,7 +47,7 @@ class Assembler:
     def __init__(self, traces: Traces, usage: Usage, year: int | None = None) -> None:
         self.runs = Runs()
         self.traces, self.usage = traces, usage
-        self.joiner = Joiner(Clock(traces.year or year))
+        self.joiner = Joiner(Clock(year or traces.year))
         self.trace: dict[int, TraceRequest] = {}
         self._guess: SlotGuess | None = None
         self._unplaced: list[tuple[int, int, Open]] = []  # heap by first line
@@ -193,8 +194,32 @@ def _reading(inputs: Inputs, assembler: Assembler, log: EventLog, requests: list
         sources=inputs.names, kind=inputs.kind, events=log, requests=requests,
         runs=[run.frozen() for run in assembler.runs.all], hearsay=heard, counts=dict(log.counts),
         server=assembler.server(),
-        trace=trace, clients=assembler.usage.match(requests),
+        trace=trace, clients=assembler.usage.match(requests), stamps=stamps_of(inputs, assembler),
     )  # fmt: skip
+
+
+def stamps_of(inputs: Inputs, assembler: Assembler) -> Stamps:
+    """First and last stamp so far, and the year: declared, a trace header's, or of the file's last change."""
+    clock = assembler.joiner.clock
+    year, told = inputs.asked.year, "declared"
+    if year is None and assembler.traces.records:
+        date = assembler.traces.records[0].when
+        year, told = first_year(clock.first, int(date[:4]), int(date[5:7]), int(date[8:10])), "trace"
+    if year is None and inputs.mtime is not None:
+        year, told = year_by_mtime(clock.first, clock.last, inputs.mtime), "mtime"
+    return Stamps(clock.first, clock.last, year, told if year is not None else None, clock.now)
+
+
+def year_by_mtime(first: str | None, last: str | None, mtime: float) -> int | None:
+    """The year of a file that was last written to on the day of its last stamp (a copied file tells nothing)."""
+    stamp, changed = Stamp.parse(last), datetime.fromtimestamp(mtime)
+    if stamp is None or not stamp.month:
+        return None
+    same = any(
+        (day.month, day.day) == (stamp.month, stamp.day)
+        for day in (changed + timedelta(days=off) for off in (-1, 0, 1))
+    )
+    return first_year(first, changed.year, changed.month, changed.day) if same else None
 
 
 def finished(opened: Open, number: int) -> Request:

@@ -46,10 +46,10 @@ class Bulk:
         spans = [(o.place, *(o.span or (-1, o.row.prompt_tokens or -1, -1))) for o in carried]
         starts = _spans(block.frame("prompt_start"))
         self._starts = sorted(spans) + starts
-        self._contested = contested(self._starts, _spans(block.frame("finish")))
         self._single: list[pl.DataFrame] = []
-        chunks = self._chunks(block.frame("prefill_chunk"))
-        decodes = self._decodes(block.frame("decoding"))
+        self._chunk_frame, self._decode_frame = block.frame("prefill_chunk"), block.frame("decoding")
+        self._contested = contested(self._starts, _spans(block.frame("finish"))) | self._running()
+        chunks, decodes = self._chunks(self._chunk_frame), self._decodes(self._decode_frame)
         both = chunks.join(decodes, on="start", how="full", coalesce=True)
         columns = both.select("start", *_CHUNK_COLUMNS, *_DECODE_COLUMNS)
         self.by_start: dict[int, Reduced] = {row[0]: row[1:] for row in columns.iter_rows()}
@@ -72,10 +72,23 @@ class Bulk:
 
     # -- columns ---------------------------------------------------------------------------------------
 
+    def _running(self) -> set[int]:
+        """P of lines that stand before the first start of that P: two of them may run at once."""
+        import polars as pl
+
+        seen = pl.concat(
+            [
+                self._chunk_frame.select("seq", p=pl.col("span_end")),
+                self._decode_frame.select("seq", p=pl.col("span_end") - pl.col("gen")),
+            ]
+        )
+        firsts = {prompt: seq for seq, _, prompt, _ in reversed(self._starts)}
+        early = seen.group_by("p").agg(pl.col("seq").min()).iter_rows()
+        return {prompt for prompt, seq in early if prompt in firsts and seq < firsts[prompt]}
+
     def _chunks(self, frame: pl.DataFrame) -> pl.DataFrame:
         import polars as pl
 
-        self._chunk_frame = frame
         plain = frame.filter(
             (pl.col("phase") == "prefill") & pl.col("span_start").is_not_null() & pl.col("done").is_not_null()
         )
@@ -86,7 +99,6 @@ class Bulk:
     def _decodes(self, frame: pl.DataFrame) -> pl.DataFrame:
         import polars as pl
 
-        self._decode_frame = frame
         plain = frame.filter(pl.col("span_end").is_not_null() & pl.col("gen").is_not_null())
         self._rest(frame, plain)
         keyed = plain.with_columns(p=pl.col("span_end") - pl.col("gen"))

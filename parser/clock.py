@@ -53,6 +53,7 @@ class Clock:
     def __init__(self, year: int | None = None) -> None:
         self.year = year
         self._assumed_year = 2023  # without a leap day, until one is seen
+        self.first: str | None = None  # the first stamp, as printed
         self._shift = 0.0
         self._zero: float | None = None
         self._last: float | None = None
@@ -72,7 +73,8 @@ class Clock:
                 return None
             raw = self._settle(self._raw(stamp), stamp)
             self._midnight = raw - stamp.second if stamp.month else None
-        self._zero = raw if self._zero is None else self._zero
+        if self._zero is None:
+            self._zero, self.first = raw, text
         self._last, self._last_text, self._last_out = raw, text, raw - self._zero
         return self._last_out
 
@@ -87,6 +89,11 @@ class Clock:
             return None
         raw = midnight + second
         return raw if 0.0 <= raw - last < HOUR else None
+
+    @property
+    def last(self) -> str | None:
+        """The last stamp, as printed."""
+        return self._last_text
 
     @property
     def now(self) -> float | None:
@@ -134,6 +141,19 @@ def day_of_year(month: int, day: int, year: int) -> int:
         return date(year, month, day).timetuple().tm_yday
     except ValueError:
         return date(year, max(month, 1), 1).timetuple().tm_yday + day - 1
+
+
+def first_year(first: str | None, year: int, month: int, day: int) -> int | None:
+    """The year of the first stamp, where something later (a trace header, the file's mtime) has this date.
+
+    None where the stamps carry no date. A first stamp late in the year and a date early in it: a New Year
+    lies between.
+    """
+    stamp = Stamp.parse(first)
+    if stamp is None or not stamp.month:
+        return None
+    later = (stamp.month, stamp.day) > (month, day) and stamp.month - month >= 6
+    return year - 1 if later else year
 
 
 def start_interval(

@@ -41,7 +41,7 @@ class Joiner:
         self.run = 0
         self.bulk: Bulk | None = None  # chunk and decoding lines of the block at hand, as columns
         self._evicted: list[Event] = []
-        self._excerpt = 0
+        self._excerpt = self._source = 0
         self._handlers: dict[str, Callable[[Event, float | None], object]] = {
             "live_miss": self._miss,
             "live_rewind": self._note,
@@ -69,6 +69,9 @@ class Joiner:
         """One event, in file order."""
         if event.excerpt != self._excerpt:
             self._turn_page(event.excerpt)
+        if event.source != self._source:  # the next file may begin before this one ended
+            self._source = event.source
+            self.clock.forget_order()
         handler = self._handlers.get(event.kind)
         at = self.clock.seconds(event.stamp)
         if handler is not None:
@@ -268,14 +271,16 @@ class Joiner:
         if opened is None:
             opened = self._unprinted(event, at, span)
         opened.touch(event, at)
-        opened.done_seq, opened.done_s = event.seq, event.get("elapsed_s")
+        opened.done_seq, opened.done_at, opened.done_s = event.seq, at, event.get("elapsed_s")
         opened.seen.append((at, opened.done_s))
         opened.row.prefill_s = opened.done_s
 
     def _decoding(self, event: Event, at: float | None) -> None:
         end, gen, start = event.get("span_end"), event.get("gen"), event.get("span_start")
         prompt = end - gen if end is not None and gen is not None else None
-        opened = self._only_open() if prompt is None else self.opens.decoding(prompt, (start or 0) - prompt)
+        opened = self._only_open()
+        if prompt is not None:
+            opened = self.opens.decoding(prompt, (start or 0) - prompt, event, at)
         if opened is None:
             opened = self._unprinted(event, at, None)
             opened.row.prompt_tokens = prompt
@@ -286,6 +291,7 @@ class Joiner:
         opened = self.opens.finishing(span, event, at) or self._guess(span)
         if opened is None:
             opened = self._unprinted(event, at, span)
+        self.opens.settle_decode(opened, event.get("gen"))
         opened.touch(event, at)
         opened.seen.append((at, event.get("elapsed_s")))
         opened.finish_seq = event.seq

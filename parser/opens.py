@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from parser.event import Event
 from parser.pending import Episode
@@ -37,6 +37,7 @@ class Open:
     last_at: float | None = None
     done_s: float | None = None
     done_seq: int | None = None
+    done_at: float | None = None  # stamp of `prompt done`
     progress: Progress = field(default_factory=Progress)
     extra: int = 0
     live_set: int | None = None
@@ -62,6 +63,20 @@ class Open:
             return 0.0
         off = abs((at - self.started_at) - elapsed)
         return max(0.0, off - 1.1)
+
+    def decode_misses(self, event: Event, at: float | None) -> float:
+        """The same for a decode line, whose seconds count from the end of the prefill."""
+        elapsed: float | None = event.get("elapsed_s")
+        if elapsed is None or at is None or self.done_at is None:
+            return 0.0
+        return max(0.0, abs((at - self.done_at) - elapsed) - 1.1)
+
+    def behind(self, done: int | None) -> int:
+        """Tokens that a chunk line of `done` lies ahead of its last one; much where it would go back."""
+        if done is None:
+            return 0
+        last = -1 if self.progress.last_done is None else self.progress.last_done
+        return done - last if done > last else 1 << 40
 
 
 class Opens:
@@ -114,12 +129,26 @@ class Opens:
         exact = [o for o in decoding if gen is not None and o.progress.decoded == gen]
         return _best(exact or decoding, event, at)
 
-    def decoding(self, prompt: int, before: int) -> Open | None:
+    def decoding(self, prompt: int, before: int, event: Event, at: float | None) -> Open | None:
         """For a decode line of prompt length `prompt` whose last line stood at `before` generated tokens."""
         opened = [o for o in self.all.values() if o.row.prompt_tokens == prompt]
         ready = [o for o in opened if o.done_seq is not None] or opened
         exact = [o for o in ready if (o.progress.decoded or 0) == before]
-        return next(iter(exact or ready), None)
+        fits = exact or ready
+        if len(fits) <= 1:
+            return fits[0] if fits else None
+        return min(fits, key=lambda o: (round(o.decode_misses(event, at), 3), o.first))
+
+    def settle_decode(self, opened: Open, gen: int | None) -> None:
+        """A finish line whose tokens the decode lines of another request with that P show: they were its."""
+        if gen is None or opened.progress.decoded == gen:
+            return
+        for other in self.all.values():
+            alike = other is not opened and other.row.prompt_tokens == opened.row.prompt_tokens
+            if alike and other.progress.decoded == gen:
+                mine, its = opened.progress, other.progress
+                opened.progress, other.progress = _with_decode_of(mine, its), _with_decode_of(its, mine)
+                return
 
     def rebuilding(self, span: Span | None) -> Open | None:
         """For chunks of a tool-checkpoint rebuild, which carry the rebuild's own span."""
@@ -145,7 +174,18 @@ def _best(opened: list[Open], event: Event, at: float | None) -> Open | None:
     """The one that fits in time; the oldest of equals (symmetric as far as the log tells)."""
     if len(opened) <= 1:
         return opened[0] if opened else None
-    return min(opened, key=lambda o: (o.misses(event, at), o.first))
+    done = event.get("done")
+    return min(opened, key=lambda o: (round(o.misses(event, at), 3), o.behind(done), o.first))
+
+
+def _with_decode_of(one: Progress, other: Progress) -> Progress:
+    return replace(
+        one,
+        decodes=other.decodes,
+        decoded=other.decoded,
+        decode_s=other.decode_s,
+        decode_tps=other.decode_tps,
+    )
 
 
 def set_span(opened: Open) -> None:

@@ -89,14 +89,14 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Stamps:
-    """First and last stamp as printed, the year if anything tells it, and where the year comes from
-    ("trace", "mtime", "declared"). `lines` counts events with a stamp."""
+    """First and last stamp as printed, the year of the first if anything tells it, and what tells it
+    ("declared", "trace", "mtime"). `seconds` is the time from first to last as `Request.start_s` counts."""
 
     first: str | None = None
     last: str | None = None
     year: int | None = None
     year_from: str | None = None
-    lines: int = 0
+    seconds: float | None = None
 
 
 @dataclass(slots=True)

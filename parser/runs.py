@@ -71,7 +71,8 @@ class Run:
         said = self.config.get("batched_session")
         if said is not None:
             return int(said)
-        whole = self.place == "log" and {"listening"} < self.starts
+        begun = len(self.starts) > 1 or self.first_line > 1  # else the log may begin behind the batched line
+        whole = self.place == "log" and "listening" in self.starts and begun
         return 1 if whole and not self.persisted.keys() - {0} else None
 
     @property

@@ -124,6 +124,7 @@ class _Reader:
         self._start = 0
         self._skip = 0
         self._result: dict[bytes, bytes] = {}
+        self._hidden = -1  # the last id of headers that stand inside a parsed message
 
     def read(self, lines: Iterable[tuple[bytes, int]]) -> None:
         """The whole file."""
@@ -150,7 +151,7 @@ class _Reader:
             self._ended(int(end[1]))
 
     def _follows(self, number: int) -> bool:
-        return self.last_id is None or number == self.last_id + 1
+        return self.last_id is None or number in (self.last_id + 1, self._hidden + 1)
 
     def _event(self, text: str) -> None:
         for record in self.open.values():
@@ -241,9 +242,13 @@ class _Reader:
                 self._between(raw, offset)
                 return
             self._result[wanted] = key[2]
-        elif (end := _END.fullmatch(raw)) and int(end[1]) in self.open:
+        elif raw == b"--- parsed message ---":
+            self._result = {}  # the one before stood in a text
+        elif (end := _END.fullmatch(raw)) and (int(end[1]) in self.open or not self.open):
             self._ended(int(end[1]))
             self._state = self._between
+        elif (header := _HEADER.fullmatch(raw)) and self._follows(int(header[1])):
+            self._hidden = int(header[1])  # its own, or of a request that began beside a look-alike
 
     def _ended(self, number: int) -> None:
         record = self.open.pop(number, None)

@@ -79,14 +79,23 @@ class Server:
         slot.valid = True
         cached = len(live) if live and common == len(live) else 0
         if not cached and live:
-            self.say(at, f"live kv cache miss live={len(live)} prompt={len(prompt)} common={common} reason=token-mismatch")
+            self.say(
+                at,
+                f"live kv cache miss live={len(live)} prompt={len(prompt)} common={common} reason=token-mismatch",
+            )
             if self.disk and common and len(live) >= 64 and live not in self.files:
                 self.files.append(live)
-                self.say(at, f"kv cache stored tokens={len(live)} trimmed=0 reason=evict key=token-text size=40.41 MiB save=5.8 ms")
+                self.say(
+                    at,
+                    f"kv cache stored tokens={len(live)} trimmed=0 reason=evict key=token-text size=40.41 MiB save=5.8 ms",
+                )
         if not cached and self.disk:
             cached = max((len(f) for f in self.files if shared(f, prompt) == len(f)), default=0)
             if cached:
-                self.say(at, f"kv cache hit text tokens={cached} text=8000 quant=2 key=token-text load=1.0 ms file=/kv/{hash(tuple(prompt[:cached])) & (2**160 - 1):040x}.kv")
+                self.say(
+                    at,
+                    f"kv cache hit text tokens={cached} text=8000 quant=2 key=token-text load=1.0 ms file=/kv/{hash(tuple(prompt[:cached])) & (2**160 - 1):040x}.kv",
+                )
         span = f"{cached}..{len(prompt)}:{len(prompt) - cached}"
         self.say(at + 0.001, f"chat ctx={span} prompt start")
         ready = at + 0.001 + (len(prompt) - cached) * 0.004
@@ -99,7 +108,10 @@ class Server:
         gen = self.rng.randint(5, 700)
         for made in [*range(50, gen, 50), gen]:
             last = (made - 1) // 50 * 50
-            self.say(ready + made * 0.02, f"chat ctx={len(prompt) + last}..{len(prompt) + made}:{made - last} gen={made} decoding chunk=50.00 t/s avg=50.00 t/s {made * 0.02:.3f}s")
+            self.say(
+                ready + made * 0.02,
+                f"chat ctx={len(prompt) + last}..{len(prompt) + made}:{made - last} gen={made} decoding chunk=50.00 t/s avg=50.00 t/s {made * 0.02:.3f}s",
+            )
         end = ready + gen * 0.02 + 0.001
         self.say(end, f"chat ctx={span} gen={gen} finish=stop {end - at:.3f}s")
         reply = [self.rng.randint(1000, 10**6) for _ in range(gen)]
@@ -116,7 +128,9 @@ class Server:
         while self.clock:
             at, _, what = heapq.heappop(self.clock)
             if isinstance(what, Talk):
-                what.text = what.text + [self.rng.randint(1000, 10**6) for _ in range(self.rng.randint(3, 900))]
+                what.text = what.text + [
+                    self.rng.randint(1000, 10**6) for _ in range(self.rng.randint(3, 900))
+                ]
                 self.queue.append((what, list(what.text)))
             else:
                 number, talk = what
@@ -136,7 +150,9 @@ class Server:
         self.say(end, "shutdown requested, draining requests")
         for number, slot in enumerate(self.state):
             if len(slot.live) >= 512:
-                self.say(end, f"persisting resident KV cache before shutdown slot={number} tokens={len(slot.live)}")
+                self.say(
+                    end, f"persisting resident KV cache before shutdown slot={number} tokens={len(slot.live)}"
+                )
         body = [f"{stamp(at)} ds4-server: {text}" for at, _, text in sorted(self.lines)]
         return "\n".join(start + body) + "\n"
 
@@ -147,7 +163,9 @@ def stamp(at: float) -> str:
 
 
 def shared(one: list[int], other: list[int]) -> int:
-    return next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    return next(
+        (n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
+    )
 
 
 def simulate(seed: int, slots: int, talks: int, rule: str, pause: float, **faults: float) -> Server:
@@ -164,7 +182,9 @@ def compare(server: Server, rows) -> tuple[int, int, int, int]:
     left = list(rows)
     pairs = []
     for cached, prompt, gen, slot in server.truth:
-        row = next(r for r in left if (r.cached_tokens, r.prompt_tokens, r.generated_tokens) == (cached, prompt, gen))
+        row = next(
+            r for r in left if (r.cached_tokens, r.prompt_tokens, r.generated_tokens) == (cached, prompt, gen)
+        )
         left.remove(row)
         pairs.append((slot, row))
     sure = [(slot, row.slot) for slot, row in pairs if row.slot_confidence != "ambiguous"]
@@ -177,7 +197,9 @@ def compare(server: Server, rows) -> tuple[int, int, int, int]:
 
 def best_matching(counts: dict[tuple[int, int], int], slots: int) -> int:
     if slots <= 6:
-        return max(sum(counts.get((s, p[s]), 0) for s in range(slots)) for p in itertools.permutations(range(slots)))
+        return max(
+            sum(counts.get((s, p[s]), 0) for s in range(slots)) for p in itertools.permutations(range(slots))
+        )
     used: set[int] = set()
     total = 0
     for slot in range(slots):
@@ -213,3 +235,48 @@ def test_slots_with_stop_sequences_and_failed_prefills(tmp_path, seed):
     right, placed, ambiguous, requests = compare(server, read([str(path)]).requests)
     assert right >= 0.98 * placed
     assert ambiguous <= 0.15 * requests
+
+
+@pytest.mark.parametrize(("seed", "slots", "talks", "rule", "pause"), CASES[::3])
+def test_a_log_that_begins_in_the_middle_and_tells_no_slot_count(tmp_path, seed, slots, talks, rule, pause):
+    server = simulate(seed, slots, talks, rule, pause)
+    lines = server.log().splitlines()
+    path = tmp_path / "server.log"
+    path.write_text(
+        "\n".join(line for line in lines[len(lines) * 2 // 5 :] if "persisting" not in line) + "\n"
+    )
+    reading = read([str(path)])
+    rows = [row for row in reading.requests if row.prompt_line is not None]
+    server.truth = server.truth[-len(rows) :] if in_order(server.truth[-len(rows) :], rows) else server.truth
+    right, placed, ambiguous, requests = compare(server, rows)
+    assert reading.server.slots == slots
+    assert right >= 0.995 * placed
+    assert ambiguous <= 0.1 * requests
+
+
+def in_order(truth, rows) -> bool:
+    return sorted((c, p) for c, p, _, _ in truth) == sorted((r.cached_tokens, r.prompt_tokens) for r in rows)
+
+
+def test_parallel_calls_with_one_prompt_are_told_apart_as_far_as_lengths_go(tmp_path):
+    """Four equal cold calls at once; each next turn extends the reply that its length names."""
+    lines = [
+        "batched mode enabled resident_sessions=4 prefill_quantum=2048 mixed_prefill_quantum=128 decode_coalesce_us=2000",
+        "listening on http://127.0.0.1:8000",
+        *["chat ctx=0..900:900 prompt start"] * 4,
+        *["chat ctx=0..900:900 prompt done 1.000s"] * 4,
+        *[
+            f"chat ctx=900..{900 + gen}:{gen} gen={gen} decoding chunk=9.00 t/s avg=9.00 t/s 1.000s"
+            for gen in (11, 12, 13, 13)
+        ],
+        *[f"chat ctx=0..900:900 gen={gen} finish=stop 2.000s" for gen in (11, 12, 13, 13)],
+        *[f"chat ctx={900 + gen}..1000:{100 - gen} prompt start" for gen in (13, 11, 12)],
+    ]
+    path = tmp_path / "server.log"
+    path.write_text("".join(f"0915 10:00:00 ds4-server: {line}\n" for line in lines))
+    first, turn = read([str(path)]).requests[:4], read([str(path)]).requests[4:]
+    assert len({row.slot for row in first}) == 4
+    by_reply = {row.generated_tokens: row for row in first[:2]}
+    assert [row.slot_confidence for row in turn] == ["ambiguous", "certain", "certain"]
+    assert turn[1].slot == by_reply[11].slot and turn[2].slot == by_reply[12].slot
+    assert set(turn[0].slot_alternatives) | {turn[0].slot} == {row.slot for row in first[2:]}
