@@ -58,7 +58,7 @@ def extract(reading: Reading) -> Extraction:
         )
     reading, assumed = with_prologue(reading)
     evidence = gather(reading)
-    evidence.parted += passed_over(evidence)
+    evidence.parted += passed_over(reading, evidence)
     solution, defaults = _solved(evidence)
     costs = fit(reading)
     times = arrivals(reading, defaults.talks, costs)
