@@ -201,6 +201,7 @@ class Carrier:
             if kept is not None:
                 self._name(row.request, row, f"file {row.file} does not hold the {row.tokens} tokens claimed")
             self._compute(slot, state)
+        self._remember(slot)
         self._of(row.request).loaded += len(state)
         if row.consumed:
             self.shelf.drop(row.file)
@@ -366,7 +367,7 @@ class Carrier:
         self._remember(slot)
 
     def _remember(self, slot: Slot) -> None:
-        """The state at the end of a prompt or reply is kept where the reuse policy under test wants that."""
+        """The state that was restored, or at the end of a prompt or reply, where the reuse policy keeps such."""
         if self.config.reuse.startswith("rewind-points"):
             slot.resident.save_point()
 

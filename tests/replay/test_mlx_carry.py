@@ -93,10 +93,10 @@ def test_a_rewind_is_named_exactly_when_the_cache_cannot(workload, config):
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-@given(workloads(), configs())
-def test_rewinds_within_the_ring_are_those_that_the_cache_can(workload, config):
-    """The policy's integers against the cache's own predicate, also after restores and earlier rewinds."""
-    config = replace(config, reuse="rewind-in-ring", ring_rows=RING, store="profile")
+@given(workloads(), configs(), st.sampled_from(("rewind-in-ring", "rewind-points")))
+def test_rewinds_within_the_ring_and_to_saved_points_are_those_that_the_cache_can(workload, config, reuse):
+    """The policies' integers against the cache's own predicate, also after restores and earlier rewinds."""
+    config = replace(config, reuse=reuse, ring_rows=RING, store="profile")
     log, outcome = decided(workload, config)
     carrier, differ = carried(workload, config, log, outcome)
     assert not carrier.unsound and not differ
