@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from parser.event import Event
 from triage.episodes import Episode, total, total_s
+from triage.turns import split
 from triage.view import View
 
 #: so many episodes are listed one by one; the sums hold all of them
@@ -63,6 +64,7 @@ def sums(episodes: Sequence[Episode], view: View) -> dict[str, Any]:
     """Section 1 figures over episodes; an unknown part leaves a lower bound, said by `..._known_for`."""
     slack = view.limits.incoming_slack_tokens
     stored = [s for e in episodes for s in e.of("kv_stored")]
+    parts = [split(view, e) for e in episodes]
     seconds = [e.seconds for e in episodes]
     return compact(
         {
@@ -70,6 +72,8 @@ def sums(episodes: Sequence[Episode], view: View) -> dict[str, Any]:
             "reprefill_tokens": total(e.reprefill for e in episodes),
             "cache_loss_tokens": total(e.cache_loss(slack) for e in episodes),
             "changed_tokens": total(e.changed for e in episodes),
+            "lost_to_cache_tokens": total(lost for lost, _ in parts),
+            "changed_text_tokens": total(changed for _, changed in parts),
             "new_tokens": total(e.new for e in episodes),
             "sampled_not_replayed_tokens": total(e.not_replayed for e in episodes),
             "prefill_seconds": total_s(seconds),

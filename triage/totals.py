@@ -9,6 +9,7 @@ from triage.episodes import total, total_s
 from triage.evidence import triggered
 from triage.figures import compact, evicted_figures, stored_figures
 from triage.trigger import triggers
+from triage.turns import displaces, split
 from triage.view import View
 
 
@@ -18,14 +19,15 @@ def totals(view: View) -> dict[str, Any]:
     requests = view.requests
     prefilled = total(r.prefilled_tokens for r in requests) or 0
     reused = sum(r.cached_tokens or 0 for r in requests if r.prefilled_tokens is not None)
-    lost = total(e.cache_loss(view.limits.incoming_slack_tokens) for e in view.episodes) or 0
+    parts = [split(view, e) for e in view.episodes if displaces(e) or e.miss is not None]
+    lost = total(one for one, _ in parts) or 0
     return {
         "requests": len(requests),
         "live_misses": view.reading.counts.get("live_miss", 0),
         "prefilled_tokens": prefilled,
         "reused_tokens": reused,
         "lost_to_cache_tokens": lost,
-        "changed_text_tokens": total(e.changed for e in view.misses) or 0,
+        "changed_text_tokens": total(one for _, one in parts) or 0,
         "seconds_lost": _seconds_lost(view),
         **compact(
             {
@@ -48,8 +50,7 @@ def totals(view: View) -> dict[str, Any]:
 
 def _seconds_lost(view: View) -> float | None:
     """Seconds of prefill that were lost to the cache, at each request's own speed."""
-    slack = view.limits.incoming_slack_tokens
-    losses = [(e, e.cache_loss(slack)) for e in view.episodes]
+    losses = [(e, split(view, e)[0]) for e in view.episodes if displaces(e) or e.miss is not None]
     if not any(loss for _, loss in losses):
         return 0.0
     return total_s(

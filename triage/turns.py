@@ -297,6 +297,23 @@ def owed(view: View, episode: Episode) -> int | None:
     return episode.live
 
 
+def split(view: View, episode: Episode) -> tuple[int | None, int | None]:
+    """A re-prefill as (lost to the cache, changed or new text), in tokens.
+
+    Lost is C - S (or E - S); for a conversation that another one pushed out, what it held when it last left
+    a slot. The rest of n is text that no cache could have known; P - C where n is not in the input.
+    """
+    mine = _came_back(view)[0].get(id(episode))
+    n = episode.reprefill
+    if mine is not None:
+        lost = owed(view, episode)
+        return lost, None if n is None or lost is None else n - lost
+    lost = episode.cache_loss(view.limits.incoming_slack_tokens)
+    if n is None or lost is None:
+        return lost, episode.changed
+    return min(lost, n), max(0, n - lost)
+
+
 def _came_back(view: View) -> tuple[dict[int, Return], set[int]]:
     """id of an episode -> its return; ids of the episodes whose victim came back."""
     if "came_back" not in view.memo:
