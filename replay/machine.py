@@ -101,14 +101,13 @@ class Machine:
             self._decode(decoding, min(task.end - task.pos for task in decoding), horizon)
         elif self._decode_due and decoding:
             self._decode(decoding, 1, horizon)
-        elif len(prefilling) > 1 or not decoding:
-            self._piece(self._turn(prefilling), bool(decoding))
         else:
-            self._cycles(prefilling[0], decoding, horizon)
+            self._rounds(self._in_turn(prefilling), decoding, horizon)
 
-    def _turn(self, tasks: list[Task]) -> Task:
+    def _in_turn(self, tasks: list[Task]) -> list[Task]:
         """R6.5: round robin, from the slot after the last one."""
-        return next((task for task in tasks if task.slot > self._last), tasks[0])
+        first = next((place for place, task in enumerate(tasks) if task.slot > self._last), 0)
+        return tasks[first:] + tasks[:first]
 
     def _met(self, task: Task, quantum: int) -> int:
         """Where control goes back: the end, or the next multiple of the step at which a progress event falls:
@@ -153,28 +152,31 @@ class Machine:
         if end == met:
             self.resume(task)
 
-    def _cycles(self, task: Task, decoding: list[Task], horizon: float) -> None:
-        """R6.7: one request prefills beside decoders: each piece is followed by a step of all of them."""
-        quantum = self._mixed
-        met = self._met(task, quantum)
-        count = min((met - task.pos - 1) // quantum, min(other.end - other.pos for other in decoding))
-        if not task.on_grid or count < 2:
-            self._piece(task, True)
-            return
-        pos, depth, batch, costs = task.pos, max(other.pos for other in decoding), len(decoding), self.costs
+    def _rounds(self, prefilling: list[Task], decoding: list[Task], horizon: float) -> None:
+        """R6.5-R6.7: those who prefill take turns, and each piece is followed by a step of all who decode. Whole
+        rounds before the next event or span end are one sum; else one piece."""
+        quantum, costs = (self._mixed if decoding else self._alone), self.costs
+        turns, batch = len(prefilling), len(decoding)
+        count = min((self._met(task, quantum) - task.pos - 1) // quantum for task in prefilling)
+        depth = max((task.pos for task in decoding), default=0)
+        if decoding:
+            count = min(count, min(task.end - task.pos for task in decoding) // turns)
+        starts = [task.pos for task in prefilling]
 
-        def seconds(cycles: int) -> float:
-            return costs.prefill_s(pos, pos + cycles * quantum) + costs.decode_s(batch, depth, cycles)
+        def seconds(rounds: int) -> float:
+            pieces = sum([costs.prefill_s(pos, pos + rounds * quantum) for pos in starts])
+            return pieces + costs.decode_s(batch, depth, rounds * turns) if batch else pieces
 
-        if self.now + seconds(count) > horizon:
+        if count > 1 and self.now + seconds(count) > horizon:
             count = bisect_right(range(1, count), horizon - self.now, key=seconds)
-        if count < 2:
-            self._piece(task, True)
+        if count < 2 or not all(task.on_grid for task in prefilling):
+            self._piece(prefilling[0], bool(decoding))
             return
-        until = self.now + seconds(count)
-        before, self.now = self.now, until
-        self._evaluated(task, pos + count * quantum, until, before)
-        self._decoded(decoding, count, until, before)
+        since, until = self.now, self.now + seconds(count)
+        for task in prefilling:
+            self._evaluated(task, task.pos + count * quantum, until, since)
+        if decoding:
+            self._decoded(decoding, count * turns, until, since)
 
     def _decode(self, decoding: list[Task], steps: int, horizon: float) -> None:
         """R6.6: all who decode get one token a step."""
