@@ -3,8 +3,8 @@
     python benchmarks/replay.py [--requests 20000] [--lanes 1]
 
 Each conversation sends two turns in a row (the first misses and comes back from the disk or from nothing, the
-second extends the live state), then the next one has its turn; after ten turns a conversation starts anew. The
-whole file prints one line a size, so that linearity and independence of prompt lengths can be read off.
+second extends the live state), then the next one has its turn; after ten turns a conversation starts anew. One line
+is printed a size, so that linearity and independence of prompt lengths can be read off.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from replay.server import replay
 from replay.workload import Asked, Segment, Workload
 
 CONVERSATIONS, TURNS = 40, 10
+#: mean length of a file, in new tokens of a turn: what makes the budget hold about 200 of them
+FILE = 11
 
 
 def workload(requests: int, lanes: int, tokens: int) -> Workload:
@@ -59,21 +61,24 @@ def workload(requests: int, lanes: int, tokens: int) -> Workload:
 
 def main() -> None:
     """Print requests a second for growing workloads and for longer prompts."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("--requests", type=int, default=20_000)
     options.add_argument("--lanes", type=int, default=1)
     args = options.parse_args()
     config = replace(profile("ds4-2026-08"), slots=3, ctx=200_000)
     for requests, tokens in ((args.requests // 4, 1000), (args.requests, 1000), (args.requests, 10_000)):
         load = workload(requests, args.lanes, tokens)
-        budget = config.file_bytes(6 * tokens) * 200 // (1 << 20)
+        budget = config.file_bytes(FILE * tokens) * 200 // (1 << 20)
         began = time.process_time()
-        totals = replay(load, replace(config, kv_disk_space_mb=budget), FlatCosts()).totals
+        outcome = replay(load, replace(config, kv_disk_space_mb=budget), FlatCosts())
         spent = time.process_time() - began
+        totals, stores = outcome.totals, sum(len(row.stores) for row in outcome.requests)
         print(
             f"{requests} requests of {tokens}+ new tokens: {requests / spent:,.0f} requests/s a core; "
-            f"misses {totals.live_misses}, disk hits {totals.disk_hits}, evict stores {totals.evict_stores}, "
-            f"evictions {totals.evictions}, prefilled {totals.prefilled_tokens}"
+            f"misses {totals.live_misses}, disk hits {totals.disk_hits}, stores {stores}, "
+            f"files {stores - totals.evictions}, evictions {totals.evictions}, prefilled {totals.prefilled_tokens}"
         )
 
 
