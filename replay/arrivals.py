@@ -11,6 +11,7 @@ from parser.reading import Reading
 from replay.candidates import Talk
 from replay.costs import FittedCosts
 from replay.lanes import lanes
+from replay.strings import canonical_tokens
 from replay.timing import Spans, settle, spans
 
 MIB = 1 << 20
@@ -48,9 +49,28 @@ def arrivals(reading: Reading, talks: Sequence[Talk], costs: FittedCosts) -> Arr
         starts = settle(known, after)
     queued = [index in handed for index in range(len(starts))]
     out = Arrivals(after, [0.0] * len(starts), [None] * len(starts), starts, queued, known)
-    _think(out, waits)
-    _in_order(out)
+    locked = _locked(reading, known, costs)
+    _think(out, [wait + locked.get(index, 0.0) for index, wait in enumerate(waits)])
+    _in_order(out, [costs.admit_s(canonical_tokens(request)) for request in reading.requests])
     return out
+
+
+def _locked(reading: Reading, known: Spans, costs: FittedCosts) -> dict[int, float]:
+    """Index -> seconds that a request waited for the model on average: one that looks at the disk while another
+    one prefills begins when a piece ends (R4.21), so it came half a piece before."""
+    found = {}
+    for index, request in enumerate(reading.requests):
+        if request.source not in ("cold", "disk-text"):
+            continue
+        first = known.first[index]
+        beside = [i for i in range(max(0, index - 16), index) if known.began[i] < first < known.last[i]]
+        prefilling = [i for i in beside if known.prefilled[i] > first]
+        if prefilling:
+            config = reading.runs[request.run].config if reading.runs else {}
+            mixed = len(prefilling) < len(beside)
+            piece = config.get("mixed_prefill_quantum", 128) if mixed else config.get("prefill_quantum", 2048)
+            found[index] = costs.prefill_s(0, piece) / 2
+    return found
 
 
 def _handed(
@@ -107,22 +127,23 @@ def _start_lanes(after: dict[int, int], known: Spans, handed: Mapping[int, int])
             after[index] = before
 
 
-def _in_order(out: Arrivals) -> None:
-    """Requests came in the order of their first lines, since the queue keeps it (R2.2): where the estimates say
-    otherwise, the earlier one came as early as it can have, the later one just after it."""
+def _in_order(out: Arrivals, admit: Sequence[float]) -> None:
+    """Requests came to the queue in the order of their first lines, since it keeps that (R2.2): where the
+    estimates say otherwise, the earlier one came as early as it can have, the later one just after it.
+    `admit`: seconds from the arrival to the queue (R2.1)."""
     order = sorted(range(len(out.arrival)), key=lambda i: out.spans.first[i])
     latest = float("inf")
     for index in reversed(order):
         arrival = out.arrival[index]
         if arrival is not None and not out.queued[index]:
-            _move(out, index, min(0.0, latest - _STEP - arrival))
-            latest = min(latest, out.arrival[index] or arrival)
+            _move(out, index, min(0.0, latest - _STEP - arrival - admit[index]))
+            latest = min(latest, (out.arrival[index] or arrival) + admit[index])
     earliest = float("-inf")
     for index in order:
         arrival = out.arrival[index]
         if arrival is not None:
-            _move(out, index, max(0.0, earliest + _STEP - arrival))
-            earliest = max(earliest, out.arrival[index] or arrival)
+            _move(out, index, max(0.0, earliest + _STEP - arrival - admit[index]))
+            earliest = max(earliest, (out.arrival[index] or arrival) + admit[index])
 
 
 def _move(out: Arrivals, index: int, seconds: float) -> None:

@@ -28,25 +28,29 @@ def calibrated(
     """The workload with think times so that request `k` comes at `came[k]` (seconds, by number); where the model
     answers what it waited for later than that, it comes at once."""
     came = dict(came)
+    admit = {asked.request: costs.admit_s(asked.prompt_tokens) for asked in workload.requests}
     answered: dict[int, float] = {}
     for _ in range(_ROUNDS):
         answered = _answered(workload, configs, costs, came)
-        later = _later(workload, answered, came)
+        later = _later(workload, answered, came, admit)
         if later == came:
             break
         came = later
     return replace(workload, requests=tuple(_retimed(asked, answered, came) for asked in workload.requests))
 
 
-def _later(workload: Workload, answered: Mapping[int, float], came: Mapping[int, float]) -> dict[int, float]:
-    """Arrivals no earlier than the answers they wait for, in the order in which they were."""
+def _later(
+    workload: Workload, answered: Mapping[int, float], came: Mapping[int, float], admit: Mapping[int, float]
+) -> dict[int, float]:
+    """Arrivals no earlier than the answers they wait for, in the order in which they come to the queue."""
     waits = {asked.request: answered.get(asked.after or 0, 0.0) for asked in workload.requests}
+    queued = {number: at + admit.get(number, 0.0) for number, at in came.items()}
     found: dict[int, float] = {}
     last, latest = float("-inf"), float("-inf")
-    for number, at in sorted(came.items(), key=lambda item: (item[1], item[0])):
+    for number, at in sorted(queued.items(), key=lambda item: (item[1], item[0])):
         apart = min(at - last, _APART) if found else 0.0
-        last, latest = at, max(at, waits.get(number, 0.0), latest + apart)
-        found[number] = latest
+        last, latest = at, max(at, waits.get(number, 0.0) + admit.get(number, 0.0), latest + apart)
+        found[number] = latest - admit.get(number, 0.0)
     return found
 
 

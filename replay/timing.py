@@ -34,6 +34,8 @@ class Spans:
     first: list[int]
     began: list[int]
     last: list[int]
+    #: event number of `prompt done` (of the last line where there is none)
+    prefilled: list[int]
     #: chunk and decoding lines beside those of other requests: event number, index, seconds after the start
     between: list[tuple[int, int, float]] = field(default_factory=list)
 
@@ -45,7 +47,7 @@ class Spans:
 def spans(reading: Reading) -> Spans:
     """Start intervals, narrowed by the order of lines."""
     requests = reading.requests
-    began, last = _places(reading)
+    began, last, prefilled = _places(reading)
     out = Spans(
         [None if r.start_s is None else r.start_s - (r.start_error_s or 0.0) for r in requests],
         [None if r.start_s is None else r.start_s + (r.start_error_s or 0.0) for r in requests],
@@ -53,6 +55,7 @@ def spans(reading: Reading) -> Spans:
         [min(r.events, default=place) for r, place in zip(requests, began, strict=True)],
         began,
         last,
+        prefilled,
     )
     out.between = _between(reading, out)
     _narrow(out)
@@ -90,18 +93,20 @@ def _progress(reading: Reading, out: Spans, kind: str) -> Iterator[tuple[int, in
                 break
 
 
-def _places(reading: Reading) -> tuple[list[int], list[int]]:
+def _places(reading: Reading) -> tuple[list[int], list[int], list[int]]:
     log = reading.events
-    marks = {e.seq: e.kind for e in log.rows("prompt_start", "finish")} if log is not None else {}
+    kinds = ("prompt_start", "prompt_done", "finish")
+    marks = {e.seq: e.kind for e in log.rows(*kinds)} if log is not None else {}
     follows = successors(reading.requests)
-    began, last = [], []
+    began, last, prefilled = [], [], []
     for index, request in enumerate(reading.requests):
         ends = [seq for seq in request.events if marks.get(seq) == "finish"]
         starts = [seq for seq in request.events if marks.get(seq) == "prompt_start"]
         fallback = request.events or (request.line,)
         began.append(starts[0] if starts else max(fallback))
         last.append(ends[-1] if ends else _cut_off(reading, request, follows.get(index), max(fallback)))
-    return began, last
+        prefilled.append(next((seq for seq in request.events if marks.get(seq) == "prompt_done"), last[-1]))
+    return began, last, prefilled
 
 
 def _cut_off(reading: Reading, request: Request, after: int | None, seen: int) -> int:
