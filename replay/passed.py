@@ -55,12 +55,14 @@ class _Prefilling:
         return bool(place and self.marks[place - 1][1])
 
 
-def _part(
-    evidence: Evidence, index: int, request: Request, other: int, *, by_prefix: bool
-) -> Iterator[Part]:
+def _part(evidence: Evidence, index: int, request: Request, other: int, *, by_prefix: bool) -> Iterator[Part]:
     """`other` sits in an idle slot: it offered what it shares, and got nothing."""
     whole, tokens = evidence.lengths[live(other)], evidence.lengths[canonical(index)]
-    taken = (request.common or 0) if request.disk_hit_tokens else max(request.cached_tokens or 0, request.common or 0)
+    taken = (
+        (request.common or 0)
+        if request.disk_hit_tokens
+        else max(request.cached_tokens or 0, request.common or 0)
+    )
     if index in evidence.hidden or taken >= min(whole, tokens):
         return
     if by_prefix and taken:
