@@ -131,7 +131,9 @@ def _episodes(view: View, rows: list[Event], short: bool) -> None:
         for event in own:
             if event.seq in finishes and event.get("flags"):
                 view.finish_flags[request.request] = tuple(event.get("flags"))
-        if not (short or own or request.error or request.client_gone):
+        for event in own:
+            view.talk[event.seq] = request.conversation
+        if not (short or _eventful(own) or request.error or request.client_gone):
             continue
         episode = Episode(request, own)
         kept.append(episode)
@@ -139,6 +141,11 @@ def _episodes(view: View, rows: list[Event], short: bool) -> None:
             view.owner[event.seq] = episode
         _look_back(view, episode, index, loose, by_number)
     view.episodes = stitched(kept, view)
+
+
+def _eventful(own: list[Event]) -> bool:
+    """More than checkpoints written on the way."""
+    return any(e.kind != "kv_stored" or e.get("reason") == "evict" for e in own)
 
 
 def _seq(event: Event) -> int:

@@ -113,8 +113,9 @@ def _trigger_first(ordered: list[Judged], rate: float | None) -> list[Judged]:
 def _fallback_leads(fallback: Judged, trigger: Judged, rate: float | None) -> bool:
     if fallback.id == "hit-not-used":
         return True  # a defect of its own
-    if fallback.mechanism.repeats:
-        return len(fallback.sign.triggers) != 1 or fallback.sign.triggers <= {"unrelated-prompt"}
+    triggers = fallback.sign.triggers
+    if fallback.mechanism.repeats and (len(triggers) != 1 or triggers <= {"unrelated-prompt"}):
+        return True  # it repeats while triggers differ, or are no fault of anybody
     # a trigger that is only possible ranks behind a certain fallback of the same size
     possible = trigger.sign.grade == "possible" and fallback.sign.grade != "possible"
     return (

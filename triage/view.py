@@ -48,6 +48,9 @@ class View:
     episodes: list[Episode] = field(default_factory=list)
     events: dict[str, list[Event]] = field(default_factory=dict)
     owner: dict[int, Episode] = field(default_factory=dict)
+    talk: dict[int, str | None] = field(
+        default_factory=dict
+    )  # seq -> conversation of the request that it belongs to
     when: dict[int, float] = field(default_factory=dict)
     gaps: list[Gap] = field(default_factory=list)
     steps: list[Event] = field(default_factory=list)  # decode_batch, some of them

@@ -19,8 +19,7 @@ def _stretches(view: View) -> list[list[Event]]:
     known = followed(view)
     for event in view.of("kv_stored"):
         if event.get("reason") != "shutdown" and event.get("size_mib"):
-            owner = view.owner.get(event.seq)
-            label = owner.request.conversation if owner is not None and known else None
+            label = view.talk.get(event.seq) if known else None
             groups.setdefault(label, []).append(event)
     return list(groups.values())
 
