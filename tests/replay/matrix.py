@@ -31,7 +31,9 @@ def workload(name, configuration):
     build = Builder(head, FACTOR[name])
     for asked, sent, step in zip(truth, client, steps, strict=True):
         build.turn(asked, sent, step)
-    return Workload(build.segments, tuple(build.requests), stops=(Stop(),), ctx=CTX[name], bytes_per_token=5.4)
+    return Workload(
+        build.segments, tuple(build.requests), stops=(Stop(),), ctx=CTX[name], bytes_per_token=5.4
+    )
 
 
 class Builder:
@@ -55,7 +57,9 @@ class Builder:
             return cut(self.live[talk], asked["common"])
         if step["edit"] == "word":  # 73 tokens of the reply come before it (W4/R-2-disk, A.6: common)
             return cut(self.live[talk], length(self.last[talk].prompt) + 73)
-        return cut(self.live[talk], length(self.live[talk]) - 17) if step["edit"] == "short" else self.live[talk]
+        return (
+            cut(self.live[talk], length(self.live[talk]) - 17) if step["edit"] == "short" else self.live[talk]
+        )
 
     def turn(self, asked, sent, step):
         kept, talk, name = self.kept(asked, step), asked["conv"], asked["id"]

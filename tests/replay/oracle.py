@@ -23,7 +23,9 @@ class Oracle:
             name = segment.text or segment.id
             text = texts.setdefault(name, "".join(chr(next(letters)) for _ in range(size)))
             n = segment.tokens
-            self.tokens[segment.id] = [(next(ids), text[i * size // n : (i + 1) * size // n]) for i in range(n)]
+            self.tokens[segment.id] = [
+                (next(ids), text[i * size // n : (i + 1) * size // n]) for i in range(n)
+            ]
         self.files, self.made, self.evictions = [], 0, 0
         self.now, self.heap, self.seq, self.queue = 0.0, [], 0, []
         self.slots = [self.empty_slot(i) for i in range(config.slot_count)]
@@ -416,7 +418,9 @@ class Oracle:
 
     def lookup(self, tokens):
         text = self.text(tokens)
-        fits = [f for f in self.files if len(f.tokens) >= self.c.kv_cache_min_tokens and text.startswith(f.key)]
+        fits = [
+            f for f in self.files if len(f.tokens) >= self.c.kv_cache_min_tokens and text.startswith(f.key)
+        ]
         return max(fits, key=lambda f: len(f.key), default=None)
 
     def sync(self, slot, job, task):
@@ -444,7 +448,12 @@ class Oracle:
     def cold_length(self, job, total):
         c, anchor = self.c, job.a.anchor
         least = c.kv_cache_min_tokens
-        if job.cached or total < least or total > c.kv_cache_cold_max_tokens or not self.disk_for(job.a.images):
+        if (
+            job.cached
+            or total < least
+            or total > c.kv_cache_cold_max_tokens
+            or not self.disk_for(job.a.images)
+        ):
             return 0
         if anchor is not None and anchor >= least:
             return anchor
@@ -589,7 +598,9 @@ class Oracle:
     # -- disk ----------------------------------------------------------------------------------------------
 
     def put(self, slot, job, tokens, reason, sound=True):
-        done, seconds = self.store(slot, job.eff[:tokens] if reason == "cold" else slot.live, reason, job, sound)
+        done, seconds = self.store(
+            slot, job.eff[:tokens] if reason == "cold" else slot.live, reason, job, sound
+        )
         if seconds:
             yield seconds
         return done
@@ -712,6 +723,13 @@ class Oracle:
         align = self.c.kv_cache_boundary_align_tokens
         step = -(-self.c.kv_cache_continued_interval_tokens // align) * align
         for p in range(task.pos + 1, end):
-            if step and not task.quiet and self.c.kv_disk and self.c.family != "glm" and p % step == 0 and p % self.c.chunk == 0:
+            if (
+                step
+                and not task.quiet
+                and self.c.kv_disk
+                and self.c.family != "glm"
+                and p % step == 0
+                and p % self.c.chunk == 0
+            ):
                 return p
         return end

@@ -30,7 +30,9 @@ def test_what_each_configuration_did(name, folder):
         )  # fmt: skip
         assert (seen["live_before"], seen["common"]) == (served.live_before, served.common)
         tried = [row for row in log if isinstance(row, Stored | Skipped) and row.reason == "evict"]
-        tried = [row.tokens for row in tried if row.request == served.request and not getattr(row, "silent", False)]
+        tried = [
+            row.tokens for row in tried if row.request == served.request and not getattr(row, "silent", False)
+        ]
         assert sum(tried) == seen["evict_store"]
 
     totals = outcome.totals

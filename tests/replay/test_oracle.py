@@ -1,6 +1,5 @@
 """The server model takes the decisions of a naive one, over random workloads and configurations."""
 
-
 from hypothesis import HealthCheck, given, settings
 
 
@@ -14,7 +13,11 @@ def trail_of(log):
     """The model's disk decisions in the oracle's words."""
     for row in log:
         if isinstance(row, Stored):
-            yield ("silent", int(row.file[1:])) if row.silent else ("store", row.reason, row.tokens, int(row.file[1:]))
+            yield (
+                ("silent", int(row.file[1:]))
+                if row.silent
+                else ("store", row.reason, row.tokens, int(row.file[1:]))
+            )
         elif isinstance(row, Skipped) and row.why == "budget":
             yield ("skip", row.reason, row.tokens)
         elif isinstance(row, EvictedFile):
@@ -46,7 +49,7 @@ def of_oracle(job):
     )  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=200, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(workloads(), configs())
 def test_same_decisions_as_the_naive_server(workload, config):
     oracle = Oracle(workload, config, COSTS).run()

@@ -331,7 +331,9 @@ def test_r4_14_a_failed_prefill_deletes_the_file_it_came_from():
 
 def test_r4_4_sizes_are_those_of_the_captures():
     for folder, sizes in (("j-errors", DEEPSEEK_V4), ("f-regenerate-glm-2slots", GLM)):
-        seen = [json.loads(line) for line in (CAPTURES / folder / "session-ops.jsonl").read_text().splitlines()]
+        seen = [
+            json.loads(line) for line in (CAPTURES / folder / "session-ops.jsonl").read_text().splitlines()
+        ]
         saved = [row for row in seen if row.get("op") == "save"]
         assert saved
         assert all(sizes(row["tokens"]) - 52 == row["bytes"] for row in saved)

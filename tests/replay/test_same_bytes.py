@@ -19,7 +19,9 @@ print(dumps(load), replay(load, configuration("W4", "R-2-disk"), machine("W4"), 
 
 def launch(**environment):
     told = {**os.environ, **environment}
-    done = subprocess.run([sys.executable, "-c", PROGRAM], cwd=ROOT, env=told, capture_output=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], cwd=ROOT, env=told, capture_output=True, check=True
+    )
     return done.stdout
 
 

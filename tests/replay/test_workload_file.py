@@ -1,6 +1,8 @@
 """Workload files: what is written is read, and what is wrong is said with its place and its remedy."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -28,7 +30,9 @@ def small():
         Asked(3, (head, Piece("u1", 0, 20)), arrival_s=9.0),
     )
     files = (KnownFile("old", 100, 5000, key=(head,)),)
-    return Workload(segments, requests, stops=(Stop(),), files=files, family="glm", notes=("starts in the middle",))
+    return Workload(
+        segments, requests, stops=(Stop(),), files=files, family="glm", notes=("starts in the middle",)
+    )
 
 
 def test_a_prompt_is_written_as_what_is_new_in_it():
@@ -67,11 +71,20 @@ def changed(**parts):
         (changed(requests=[{"request": 1, "prompt": ["&1"], "api": "soap"}]), "api 'soap' is not known"),
         (changed(requests=[{"request": 4, "prompt": ["&1"], "after": 9}]), "request 4: waits for request 9"),
         (changed(requests=[{"request": 1, "prompt": ["&1"]}] * 2), "its number is not a new number"),
-        (changed(requests=[{"request": 1, "prompt": ["&1"], "anchor": 151}]), "`anchor` is beyond its prompt"),
-        (changed(requests=[{"request": 1, "prompt": ["&1"], "generated": 3}]), "generates more tokens than its reply"),
+        (
+            changed(requests=[{"request": 1, "prompt": ["&1"], "anchor": 151}]),
+            "`anchor` is beyond its prompt",
+        ),
+        (
+            changed(requests=[{"request": 1, "prompt": ["&1"], "generated": 3}]),
+            "generates more tokens than its reply",
+        ),
         (changed(requests=[{"request": 1, "prompt": []}]), "has an empty prompt"),
         (changed(stops=[{"before": 12}]), "stop: names request 12, which is not there"),
-        (changed(files=[{"id": "x", "tokens": 7, "size_bytes": 9, "key": ["head"]}]), "its ropes do not hold 7 tokens"),
+        (
+            changed(files=[{"id": "x", "tokens": 7, "size_bytes": 9, "key": ["head"]}]),
+            "its ropes do not hold 7 tokens",
+        ),
     ],
 )
 def test_what_is_wrong_is_said_with_place_and_remedy(text, says):
@@ -90,3 +103,9 @@ def test_twins_must_be_equal_in_bytes():
 def test_a_missing_file_is_an_input_error(tmp_path):
     with pytest.raises(InputError, match=r"gone\.json"):
         load(tmp_path / "gone.json")
+
+
+def test_the_documented_example_is_a_workload():
+    page = (Path(__file__).parents[2] / "docs/workload.md").read_text()
+    workload = loads(re.search(r"```json\n(.*?)```", page, re.DOTALL).group(1))
+    assert [asked.prompt_tokens for asked in workload.requests] == [67513, 75318]

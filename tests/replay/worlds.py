@@ -56,7 +56,11 @@ class Clients:
         past = self.talks.get(talk)
         how = draw(st.sampled_from(self.ways))
         if past is None or how == "new":
-            prompt, images, results = join([draw(st.sampled_from(self.heads))], [self.piece("u", 1, 40)]), (), ()
+            prompt, images, results = (
+                join([draw(st.sampled_from(self.heads))], [self.piece("u", 1, 40)]),
+                (),
+                (),
+            )
         elif how == "again":
             prompt, images, results = past.prompt, past.images, past.results
         else:
@@ -84,7 +88,12 @@ class Clients:
             for other in asked.prompt:
                 segment = self.segments[other.segment]
                 same = segment.text is not None and segment.text == self.segments[piece.segment].text
-                if same and other.segment != piece.segment and other.start == 0 and other.end == segment.tokens:
+                if (
+                    same
+                    and other.segment != piece.segment
+                    and other.start == 0
+                    and other.end == segment.tokens
+                ):
                     return other
         return self.twin(piece)
 
@@ -103,7 +112,11 @@ class Clients:
         if self.images and not again and draw(st.integers(0, 2)) == 0:
             images = (*images, Image(length(prompt) - 1, 1, draw(st.sampled_from("ab"))))
         thinking = self.thinking and draw(st.integers(0, 3)) > 0
-        calls = (f"c{number}", f"d{number}")[: draw(st.integers(1, 2))] if self.tools and draw(st.booleans()) else ()
+        calls = (
+            (f"c{number}", f"d{number}")[: draw(st.integers(1, 2))]
+            if self.tools and draw(st.booleans())
+            else ()
+        )
         finish = "tool_calls" if calls else draw(st.sampled_from(("stop", "stop", "stop", "length")))
         tokens, after = length(reply), self.last.get(lane)
         whole, start = length(prompt), draw(st.integers(0, 5))
@@ -129,7 +142,11 @@ class Clients:
 def workloads(draw, most=14):
     clients = Clients(
         draw,
-        api=draw(st.sampled_from((("chat",), ("chat",), ("responses",), ("anthropic",), ("chat", "responses", "completion")))),
+        api=draw(
+            st.sampled_from(
+                (("chat",), ("chat",), ("responses",), ("anthropic",), ("chat", "responses", "completion"))
+            )
+        ),
         tools=draw(st.integers(0, 2)) == 0,
         thinking=draw(st.booleans()),
         images=draw(st.integers(0, 2)) == 0,
@@ -139,9 +156,18 @@ def workloads(draw, most=14):
     stops = []
     if draw(st.integers(0, 5)) == 0:
         after = draw(st.integers(1, len(clients.requests) - 1))
-        stops.append(Stop(before=after + 1, after=after, delay_s=draw(st.sampled_from((0.5, 3.0))), clean=draw(st.booleans())))
+        stops.append(
+            Stop(
+                before=after + 1,
+                after=after,
+                delay_s=draw(st.sampled_from((0.5, 3.0))),
+                clean=draw(st.booleans()),
+            )
+        )
     elif draw(st.integers(0, 2)) == 0:
-        stops.append(Stop(before=draw(st.integers(2, len(clients.requests))), clean=draw(st.booleans()), down_s=0.5))
+        stops.append(
+            Stop(before=draw(st.integers(2, len(clients.requests))), clean=draw(st.booleans()), down_s=0.5)
+        )
     if draw(st.booleans()):
         stops.append(Stop())
     origin = draw(st.sampled_from((0.0, 0.5)))
@@ -153,7 +179,9 @@ def configs(draw):
     base = PROFILES[draw(st.sampled_from(sorted(PROFILES)))]
     generation = base.generation
     if draw(st.integers(0, 3)) == 0:
-        generation = Generation(**{name: draw(st.booleans()) for name in ("consumes", "exact_retry", "images", "polls")})
+        generation = Generation(
+            **{name: draw(st.booleans()) for name in ("consumes", "exact_retry", "images", "polls")}
+        )
     pick = partial(lambda *values: draw(st.sampled_from(values)))
     return ServerConfig(
         slots=pick(None, 1, 2, 3), ctx=pick(90, 400), family=pick("deepseek-v4", "glm", "qwen-next"),
