@@ -210,6 +210,7 @@ class _Form:
             (several[0] if len(several) == 1 else pl.coalesce(several)).alias(field)
             for field, several in by_field.items()
         ]
+        self._names = list(by_field)
 
     def extract(self, rows: pl.DataFrame, found: list[pl.DataFrame], odd: list[pl.DataFrame]) -> pl.DataFrame:
         """Adds the lines of this form to `found`, those that need a closer look to `odd`; returns the others."""
@@ -222,12 +223,9 @@ class _Form:
             odd.append(rows.filter(strange))
             rows, groups = rows.filter(~strange), groups.filter(~strange)
         if len(rows):
+            said = groups.with_columns(self._fields).select(self._names)
             name = pl.lit(self.template.rule.name).alias("_rule")
-            found.append(
-                pl.concat([rows.drop("program"), groups.select(self._fields)], how="horizontal").with_columns(
-                    name
-                )
-            )
+            found.append(rows.drop("program").with_columns(*said.get_columns(), name))
         return others
 
     def _matching(

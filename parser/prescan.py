@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -86,17 +87,18 @@ def regions(data: mmap.mmap, sieve: Sieve) -> Iterator[Region]:
 def _parts(data: mmap.mmap) -> Iterator[tuple[int, int]]:
     start = 0
     while start < len(data):
-        stop = _line_start(data, start + REGION) if start + REGION < len(data) else len(data)
+        stop = _line_start(data, start, start + REGION) if start + REGION < len(data) else len(data)
         yield start, stop
         start = stop
 
 
-def _line_start(data: mmap.mmap, near: int) -> int:
-    """A line start near by that lies in no record of several lines."""
+def _line_start(data: mmap.mmap, start: int, near: int) -> int:
+    """A line start near by, behind `start`, that lies in no record of several lines."""
     stop = data.find(b"\n", near) + 1 or len(data)
-    tail = data[max(0, stop - TAIL) : stop]
-    opened = min((at for opener in OPENERS if (at := tail.find(opener)) >= 0), default=None)
-    return stop if opened is None else stop - len(tail) + tail.rfind(b"\n", 0, opened) + 1
+    tail = data[max(start, stop - TAIL) : stop]
+    opened = min((at for opener in OPENERS if (at := tail.find(opener)) >= 0), default=-1)
+    before = stop - len(tail) + tail.rfind(b"\n", 0, max(opened, 0)) + 1
+    return before if opened >= 0 and before > start else stop
 
 
 def _search(data: mmap.mmap, start: int, stop: int, sieve: Sieve) -> Region:
@@ -124,19 +126,21 @@ class _Walk:
         """`marks` are (place of a literal, whether it can open a long record), in order."""
         lines: list[tuple[int, int, int]] = []
         stretches: list[tuple[int, int, int]] = []
-        last = self._start - 1
-        for place, opener in marks:
-            if place <= last:
-                continue
-            first, last = self._data.rfind(b"\n", self._start, place) + 1 or self._start, self._end(place)
-            if not opener:
-                lines.append((self._number_of(first), first, last))
-            elif opens_record(uncoloured(self._data[first:last].decode("utf-8", "replace"))):
-                number, last = self._number_of(first), self._behind_record(last)
-                stretches.append((number, first, last))
-            else:
-                last = first  # an ordinary line; a literal in it may still follow
+        behind = self._start - 1
+        for end, several in groupby(marks, key=lambda mark: self._end(mark[0])):
+            first = self._data.rfind(b"\n", self._start, end) + 1 or self._start
+            if first <= behind:
+                continue  # part of a record
+            openers = [opener for _, opener in several]
+            if any(openers) and self._opens(first, end):
+                number, behind = self._number_of(first), self._behind_record(end)
+                stretches.append((number, first, behind))
+            elif not all(openers):
+                lines.append((self._number_of(first), first, end))
         return Region(lines, stretches, self._number_of(self._stop))
+
+    def _opens(self, first: int, end: int) -> bool:
+        return opens_record(uncoloured(self._data[first:end].decode("utf-8", "replace")))
 
     def _number_of(self, place: int) -> int:
         self._number += _count(self._view[self._at : place])

@@ -267,7 +267,7 @@ def test_another_programs_name_may_stand_before_lines_of_the_disk_store():
     assert parse_line("my-agent: prompt start").kind == "foreign"
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(printed())
 def test_printed_parsed_and_printed_again(line):
     for lane in (TextLane(grammar()), LARK):
@@ -284,7 +284,7 @@ def test_printed_parsed_and_printed_again(line):
 LARK = TextLane(grammar(), printed=False)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(printed())
 def test_no_line_is_of_two_kinds(line):
     kinds = {t.rule.kind for t in grammar().templates if grammar().pattern(t).fullmatch(line.text)}
@@ -352,6 +352,6 @@ IDS = [
 
 
 @given(st.text(max_size=80))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_no_text_breaks_it(text):
     parse_line(text)

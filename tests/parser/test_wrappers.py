@@ -151,7 +151,7 @@ def test_one_expression_serves_a_line_and_a_column():
     assert list(unwrap_column(pl.Series(lines)).iter_rows()) == [unwrap(line) for line in lines]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.lists(
         st.sampled_from(
