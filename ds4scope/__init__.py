@@ -19,6 +19,12 @@ _PUBLIC = {
     "read": "parser.reading",
     "Outcome": "replay.outcome",
     "Finding": "triage.finding",
+    "Mechanism": "triage.mechanism",
+    "Report": "triage.report",
+    "Sign": "triage.mechanism",
+    "Thresholds": "triage.thresholds",
+    "View": "triage.view",
+    "triage": "triage.triage",
 }
 
 __all__ = ["__version__", *_PUBLIC]

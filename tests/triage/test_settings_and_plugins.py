@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from importlib.metadata import EntryPoint
+from pathlib import Path
 
 import pytest
 
 from ds4scope.cli import main
 from parser.errors import UsageError
+from parser.reading import read
 from triage import mechanisms
+from triage.build import view_of
 from triage.mechanism import Mechanism, Sign
 from triage.thresholds import Thresholds, load
 
@@ -107,6 +111,27 @@ def test_a_plug_in_adds_a_mechanism(paste, capsys, monkeypatch):
         mechanisms.catalogue.cache_clear()
 
 
+def test_the_documented_plug_in_equals_the_built_in(tmp_path):
+    """`docs/mechanisms.md`: the example finds the same lines and figures as `consumed-on-hit`."""
+    page = Path(__file__).parents[2] / "docs" / "mechanisms.md"
+    namespace: dict = {}
+    exec(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)[0], namespace)
+    text = "".join(
+        f"kv cache hit text tokens={n} text=9 quant=2 key=token-text load=1.0 ms{word} file=/kv/{n}.kv\n"
+        for n, word in ((9000, " consumed"), (8000, ""), (7000, " consumed"))
+    )
+    path = tmp_path / "paste.md"
+    path.write_text(text)
+    view = view_of(read([str(path)]), Thresholds())
+    mine, built_in = (
+        list(namespace["MECHANISM"].detect(view)),
+        list(mechanisms.built_in("consumed-on-hit").detect(view)),
+    )
+    assert [s.lines for s in mine] == [s.lines for s in built_in] == [(1, 3)]
+    for name, value in mine[0].figures.items():
+        assert built_in[0].figures[name] == value
+
+
 def test_a_broken_plug_in_is_named(monkeypatch):
     class Point(EntryPoint):
         def load(self):
@@ -123,8 +148,6 @@ def test_a_broken_plug_in_is_named(monkeypatch):
 
 
 def test_every_mechanism_of_the_specification_is_built_in():
-    from pathlib import Path
-
     text = (Path(__file__).parents[2] / "docs" / "spec" / "mechanisms.md").read_text()
     named = [line.split("`")[1] for line in text.splitlines() if line.startswith("#### `")]
     assert list(mechanisms.BUILT_IN) == named
