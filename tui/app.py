@@ -20,6 +20,7 @@ from tui.dump import screen_text
 from tui.feed import Feed, News, Wanted
 from tui.findings import Findings
 from tui.glyphs import UNICODE, Glyphs
+from tui.headline import sums
 from tui.help import Help, help_lines
 from tui.keys import APP_KEYS, MAIN_KEYS, Habits, Key, bindings
 from tui.main import MainScreen
@@ -28,6 +29,7 @@ from tui.rawlog import RawFile, RawLog
 from tui.scene import Setting, build, refilter
 from tui.session import Session
 from tui.tables import Frozen, Tables
+from tui.words import Line
 
 JUDGED_AT_ONCE: Final = 5_000  # requests up to which findings are worked out unasked
 PROVEN_AT_ONCE: Final = 1_000  # requests up to which the replays that prove them run unasked
@@ -77,6 +79,7 @@ class TimelineApp(App[None]):
         self._worker: Worker[Any] | None = None
         self._reader: Worker[Any] | None = None
         self._raw: RawLog | None = None
+        self._sums: tuple[object, Line] = (None, [])
 
     # -- start and end -----------------------------------------------------------------------------
 
@@ -196,6 +199,13 @@ class TimelineApp(App[None]):
         if self.session.filter:
             self.set_filter(self.session.filter)
         self.main.renew()
+
+    def sums(self) -> Line:
+        """The sums of the scene that is shown, worked out once."""
+        scene = self.session.scene
+        if self._sums[0] is not scene:
+            self._sums = scene, sums(scene)
+        return self._sums[1]
 
     # -- what screens ask for ----------------------------------------------------------------------
 

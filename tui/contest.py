@@ -13,7 +13,7 @@ from textual.widgets.option_list import Option
 
 from parser.errors import Ds4scopeError
 from tui.keys import COMPARE_KEYS, bindings
-from tui.panes import content
+from tui.panes import Lines
 from tui.placing import AxisChoice
 from tui.scene import Scene, Setting, build
 from tui.session import Session
@@ -80,7 +80,7 @@ class Contest(Screen[None]):
     DEFAULT_CSS = """
     Contest .lanes { height: 1fr; }
     Contest #totals { height: 7; padding: 0 1; }
-    Contest #decision { height: auto; max-height: 40%; padding: 0 1; border-top: solid $primary-muted; }
+    Contest #decision { height: 5; padding: 0 1; border-top: solid $primary-muted; }
     """
 
     def __init__(self, versus: Versus, setting: Setting, axis: AxisChoice = "auto") -> None:
@@ -100,11 +100,11 @@ class Contest(Screen[None]):
 
     def compose(self) -> ComposeResult:
         """Totals, two timelines, one decision."""
-        yield Static(id="totals", markup=False)
+        yield Lines("totals")
         glyphs = self.scope.glyphs
         yield Timeline(self.seen, glyphs, id="seen", classes="lanes", title="observed", lanes_only=True)
         yield Timeline(self.other, glyphs, id="other", classes="lanes", title="replayed", lanes_only=True)
-        yield Static(id="decision", markup=False)
+        yield Lines("decision")
         yield Footer(compact=True, show_command_palette=False)
 
     def on_mount(self) -> None:
@@ -148,9 +148,9 @@ class Contest(Screen[None]):
             timeline.refresh()
         palette = self.query_one("#seen", Timeline).palette()
         width = self.size.width - 2
-        self.query_one("#totals", Static).update(content(totals_lines(self.versus), palette))
+        self.query_one("#totals", Lines).show(totals_lines(self.versus), palette)
         lines = decision_lines(self.versus, self.number, width)
-        self.query_one("#decision", Static).update(content(lines, palette))
+        self.query_one("#decision", Lines).show(lines, palette)
 
     # -- actions -----------------------------------------------------------------------------------
 

@@ -92,16 +92,17 @@ class Feed:
         size, span = _bytes_of(self.wanted.inputs), whole_span(self.wanted.inputs)
         if (size or 0) > _LONG:
             self._glance(tell, span)
-        told, share = time.monotonic(), None
+        next_at, share = time.monotonic() + _PERIOD, None
         for step in follow(self.wanted.asked(), lambda: self._wait(stopped)):
             self._take(step.reading)
             self._open_trace = step.unfinished_trace
             share = 1.0 if step.live else _share(step.reading, size, share)
             if stopped():
                 return
-            if (step.live and step.whole) or (time.monotonic() - told > _PERIOD and len(self.tables)):
+            now = time.monotonic()
+            if (step.live and step.whole) or (now > next_at and len(self.tables)):
                 tell(self._news(share, step, None if step.live else span))
-                told = time.monotonic()
+                next_at = time.monotonic() + max(_PERIOD, 8 * (time.monotonic() - now))
 
     def trace(self, number: int) -> TraceRequest | None:
         """The trace record of a request, if a trace was given and has one."""

@@ -50,7 +50,7 @@ def headline(app: TimelineApp, width: int) -> Line:
     if scene.axis.why:
         return [(scene.axis.why[:width], "evict")]
     found = app.findings.headline()
-    return [(cut(found, width), "plain")] if found else sums(scene)
+    return [(cut(found, width), "plain")] if found else app.sums()
 
 
 def sums(scene: Scene) -> Line:

@@ -10,7 +10,7 @@ from textual.binding import BindingType
 from textual.containers import Container
 from textual.content import Content
 from textual.screen import Screen
-from textual.widgets import ContentSwitcher, Footer, Static
+from textual.widgets import ContentSwitcher, Footer
 
 from parser.errors import Ds4scopeError
 from tui.ask import Ask
@@ -18,7 +18,7 @@ from tui.headline import headline, status
 from tui.inspector import inspect
 from tui.keys import MAIN_KEYS, bindings
 from tui.moments import parse_filter, row_of_line
-from tui.panes import FindingsPane, LogPane, TextPane, content
+from tui.panes import FindingsPane, Lines, LogPane, TextPane
 from tui.session import Session
 from tui.timeline import Timeline
 from tui.words import Line, moment_lines, request_story, request_title
@@ -69,7 +69,7 @@ class MainScreen(Screen[None]):
 
     def compose(self) -> ComposeResult:
         """Headline, timeline, pane, keys."""
-        yield Static(id="top", markup=False)
+        yield Lines("top")
         with Container(id="middle"):
             yield Timeline(self.session, self.scope.glyphs, id="timeline")
             with Container(id="pane"), ContentSwitcher(initial="state"):
@@ -100,7 +100,7 @@ class MainScreen(Screen[None]):
         palette = self.timeline.palette()
         width = self.size.width - 2
         lines = [status(self.scope, width), headline(self.scope, width)]
-        self.query_one("#top", Static).update(content(lines, palette))
+        self.query_one("#top", Lines).show(lines, palette)
 
     def renew_pane(self) -> None:
         """The pane that is open, for the cursor as it stands."""

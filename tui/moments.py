@@ -56,9 +56,9 @@ def step(places: pl.DataFrame, at: float, row: int | None, forward: bool) -> int
     first, after = (int(begins.search_sorted(at, side=side)) for side in ("left", "right"))
     here = places["row"].slice(first, after - first).to_list()
     if row in here:
-        target = first + here.index(row) + (1 if forward else -1)
-    else:
-        target = after if forward else first - 1
+        first = after = first + here.index(row)
+        after += 1
+    target = after if forward else first - 1
     return int(places["row"][target]) if 0 <= target < len(places) else None
 
 

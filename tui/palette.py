@@ -27,7 +27,6 @@ _ROLES_DARK: Final = {
     "reused-sum": "#6fae8f",
     "reuse": "#6fae8f",
     "disk": "#8b93a1",
-    "live-none": "#848c99",
 }
 _ROLES_LIGHT: Final = {
     "plain": "#24292f",
@@ -44,7 +43,6 @@ _ROLES_LIGHT: Final = {
     "reused-sum": "#2f7d5b",
     "reuse": "#2f7d5b",
     "disk": "#6e7781",
-    "live-none": "#8a919b",
 }
 _STRONG: Final = frozenset({"letter", "fresh", "lost", "evict", "restore"})
 _SOFT: Final = frozenset({"hold", "idle", "decode", "live"})
@@ -68,7 +66,28 @@ class Palette:
 
     def conversation(self, conv: int) -> str:
         """The colour of a conversation (grey for an unknown one)."""
-        return self._hues[conv % len(self._hues)] if conv >= 0 else self._roles["mixed"]
+        return self._hues[conv % len(self._hues)] if conv >= 0 else self._roles["plain"]
+
+    def word(self, role: str) -> str:
+        """The colour of a role of `tui.words` ("strong", "conv:N" and "unsure" beside those of the picture)."""
+        if role.startswith("conv:"):
+            return self.conversation(int(role[5:]))
+        return self._roles.get(role) or self._roles["mixed" if role == "unsure" else "plain"]
+
+    def text(self, role: str) -> Style:
+        """The style of a role of `tui.words`."""
+        key = (role, -2)
+        made = self._made.get(key)
+        if made is None:
+            bold = role == "strong" or role.startswith("conv:")
+            made = Style(
+                color=self.word(role),
+                bgcolor=self._background,
+                bold=bold or None,
+                italic=role == "unsure" or None,
+            )
+            self._made[key] = made
+        return made
 
     def role(self, name: str) -> str:
         """The colour of a role."""
@@ -78,10 +97,17 @@ class Palette:
         if role in ("fresh", "reused") and conv < 0:
             role += "-sum"
         colour = self._roles.get(role) or self.conversation(conv)
+        if role in _SOFT:
+            colour = _blend(colour, self._background)
         return Style(
             color=colour,
             bgcolor=self._background,
             bold=role in _STRONG or None,
             italic=role == "unsure" or None,
-            dim=role in _SOFT or None,
         )
+
+
+def _blend(colour: str, ground: str) -> str:
+    """Two thirds of a colour over the background: what goes on without cost keeps back."""
+    pairs = [(int(colour[i : i + 2], 16), int(ground[i : i + 2], 16)) for i in (1, 3, 5)]
+    return "#" + "".join(f"{round(0.66 * over + 0.34 * under):02x}" for over, under in pairs)

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from rich.segment import Segment
 from rich.style import Style
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.geometry import Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
-from textual.widgets import OptionList, Static
+from textual.widget import Widget
+from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from tui.palette import Palette
 from tui.rawlog import RawFile
-from tui.words import Line
+from tui.words import Line, fold
 
 _UP_DOWN: list[BindingType] = [
     Binding("k", "scroll_up", "up", show=False),
@@ -35,35 +34,79 @@ def content(lines: Sequence[Line], palette: Palette) -> Content:
 
 
 def _span(text: str, role: str, palette: Palette) -> tuple[str, str] | str:
-    if role == "strong":
-        return text, f"bold {palette.role('plain')}"
-    if role.startswith("conv:"):
-        return text, f"bold {palette.conversation(int(role[5:]))}"
-    if role == "unsure":
-        return text, f"italic {palette.role('mixed')}"
-    return text, palette.role(role)
+    return text, _STYLE_WORDS.get(role, "") + palette.word(role)
 
 
-class TextPane(VerticalScroll, can_focus=True):
-    """Styled lines that wrap and scroll."""
+_STYLE_WORDS: Final = {"strong": "bold ", "unsure": "italic "}
 
-    BINDINGS: ClassVar[list[BindingType]] = [*_UP_DOWN]
-    DEFAULT_CSS = "TextPane { height: 1fr; padding: 0 1; scrollbar-size-vertical: 1; }"
+
+class Lines(Widget):
+    """A few styled lines of fixed height, cut at the width; showing others asks for no new layout."""
 
     def __init__(self, id: str) -> None:
         super().__init__(id=id)
-        self._body = Static(markup=False)
-        self.lines: Sequence[Line] = ()
+        self._strips: list[Strip] = []
+        self._shown: object = None
+        self._ground = Style()
 
-    def compose(self) -> ComposeResult:
-        """One block of text."""
-        yield self._body
+    def show(self, lines: Sequence[Line], palette: Palette) -> None:
+        """Show these lines."""
+        if (lines, palette) != self._shown:
+            self._shown, self._ground = (lines, palette), palette.text("plain")
+            self._strips = [_strip(line, palette) for line in lines]
+            self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        """One line."""
+        strip = self._strips[y] if y < len(self._strips) else Strip([])
+        return strip.crop_extend(0, self.size.width, self._ground)
+
+
+def _strip(line: Line, palette: Palette) -> Strip:
+    return Strip([Segment(text, palette.text(role)) for text, role in line if text])
+
+
+class TextPane(ScrollView, can_focus=True):
+    """Styled lines, wrapped to the width, that scroll."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [*_UP_DOWN]
+    ALLOW_SELECT = False
+    DEFAULT_CSS = "TextPane { height: 1fr; padding: 0 1; overflow-x: hidden; scrollbar-size-vertical: 1; }"
+
+    def __init__(self, id: str) -> None:
+        super().__init__(id=id)
+        self.lines: Sequence[Line] = ()
+        self._palette: Palette | None = None
+        self._strips: list[Strip] = []
 
     def show(self, lines: Sequence[Line], palette: Palette) -> None:
         """Show these lines from the top."""
-        self.lines = lines
-        self._body.update(content(lines, palette))
-        self.scroll_home(animate=False)
+        if lines == self.lines and palette is self._palette:
+            return
+        self.lines, self._palette = lines, palette
+        self._wrap()
+        self.scroll_home(animate=False, immediate=True)
+        self.refresh()
+
+    def on_resize(self) -> None:
+        """The lines break elsewhere."""
+        self._wrap()
+
+    def _wrap(self) -> None:
+        if self._palette is None:
+            return
+        width = max(self.scrollable_content_region.width, 10)
+        folded = [part for line in self.lines for part in fold(line, width)]
+        self._strips = [_strip(line, self._palette) for line in folded]
+        if self.virtual_size.height != len(folded):
+            self.virtual_size = Size(width, len(folded))
+
+    def render_line(self, y: int) -> Strip:
+        """One wrapped line."""
+        at = self.scroll_offset.y + y
+        strip = self._strips[at] if at < len(self._strips) else Strip([])
+        ground = self._palette.text("plain") if self._palette else None
+        return strip.crop_extend(0, self.size.width, ground)
 
 
 class LogPane(ScrollView, can_focus=True):

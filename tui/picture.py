@@ -6,9 +6,12 @@ A test can read the characters back: who sat where (`who`), what was done (`work
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
+
+import polars as pl
 
 from tui.axis import ticks
 from tui.glyphs import Glyphs, letter, many
@@ -78,6 +81,10 @@ class _Brush:
     def __init__(self, scene: Scene, window: Window, glyphs: Glyphs) -> None:
         self.scene, self.window, self.glyphs = scene, window, glyphs
         self.edges = window.edges()
+        whole = scene.read_to >= scene.axis.hi
+        self._read = window.width if whole else bisect_left(self.edges, scene.read_to, hi=window.width)
+        places = {window.column(at) for at in scene.restarts}
+        self._restarts = [column for column in places if 0 <= column < window.width]
         self._cells: dict[int, Cells] = {}
         self._tokens: dict[str, list[float]] = {}
         self.different: frozenset[int] = frozenset()
@@ -94,23 +101,19 @@ class _Brush:
 
     def tokens(self) -> dict[str, list[float]]:
         if not self._tokens:
-            self._tokens = self.scene.sums.between(self.edges).to_dict(as_series=False)
+            self._tokens = self.scene.sums.between(self.edges)
         return self._tokens
-
-    def unread(self, number: int) -> bool:
-        return self.edges[number] >= self.scene.read_to and self.scene.read_to < self.scene.axis.hi
 
     def letter(self, conv: int) -> str:
         return letter(self.scene.names[conv] if conv >= 0 else None, conv)
 
     def row(self, kind: str, label: str, cells: Sequence[tuple[str, Ink]]) -> Row:
         """Puts unread cells and restarts over what was painted."""
-        done = [(self.glyphs.unread, DIM) if self.unread(n) else cell for n, cell in enumerate(cells)]
-        for at in self.scene.restarts:
-            column = self.window.column(at)
-            if 0 <= column < len(done) and kind in ("who", "work"):
+        done = list(cells[: self._read]) + [(self.glyphs.unread, DIM)] * (len(cells) - self._read)
+        if kind in ("who", "work"):
+            for column in self._restarts:
                 done[column] = (self.glyphs.restart, ("restart", -1))
-        return Row(kind, -1, label, "".join(char for char, _ in done), tuple(ink for _, ink in done))
+        return Row(kind, -1, label, "".join([char for char, _ in done]), tuple([ink for _, ink in done]))
 
 
 def _axis(brush: _Brush, piece: Slice) -> list[Row]:
@@ -244,19 +247,23 @@ def _bars(
     brush: _Brush, kind: str, label: str, shares: Sequence[float | None], inks: Sequence[Ink], height: int
 ) -> list[Row]:
     """A curve `height` rows high; a cell with nothing to say is blank."""
+    blocks = brush.glyphs.blocks
+    heights = [_eighths(share, height) for share in shares]
     rows = []
     for level in range(height - 1, -1, -1):
-        cells = []
-        for share, ink in zip(shares, inks, strict=True):
-            part = 0.0 if share is None else min(share, 1.0) * height - level
-            least = 0.01 if share and level == 0 else 0.0
-            cells.append((brush.glyphs.height(max(min(part, 1.0), least)), ink))
+        below = 8 * level
+        cells = [(blocks[min(8, max(0, high - below))], ink) for high, ink in zip(heights, inks, strict=True)]
         rows.append(brush.row(kind, label if level == height - 1 else "", cells))
     return rows
 
 
+def _eighths(share: float | None, height: int) -> int:
+    """Eighths of a row; what is there at all shows at least one."""
+    return max(round(min(share, 1.0) * 8 * height), 1) if share else 0
+
+
 def _marks(brush: _Brush, piece: Slice) -> list[Row]:
-    counts = brush.scene.disk.between(brush.edges).to_dict(as_series=False)
+    counts = brush.scene.disk.between(brush.edges)
     painted = [
         _mark(brush.glyphs, [counts[f"k{kind}"][number] for kind in range(5)])
         for number in range(brush.window.width)
@@ -264,9 +271,9 @@ def _marks(brush: _Brush, piece: Slice) -> list[Row]:
     return [brush.row("marks", "disk", painted)]
 
 
-def _mark(glyphs: Glyphs, counts: Sequence[int]) -> tuple[str, Ink]:
+def _mark(glyphs: Glyphs, counts: Sequence[float]) -> tuple[str, Ink]:
     if counts[DELETED]:
-        return (many(counts[DELETED]) if counts[DELETED] > 1 else glyphs.delete), ("lost", -1)
+        return (many(int(counts[DELETED])) if counts[DELETED] > 1 else glyphs.delete), ("lost", -1)
     if counts[RESTORED]:
         return glyphs.restore, ("restore", -1)
     if counts[STORED_EVICT]:
@@ -279,14 +286,29 @@ def _flows(brush: _Brush, piece: Slice) -> list[Row]:
     window, flows = brush.window, brush.scene.disk.flows
     seen = flows.filter((flows["left"] < window.hi) & (flows["back"].fill_null(float("inf")) >= window.lo))
     tracks: list[list[tuple[str, Ink]]] = [[(" ", PLAIN)] * window.width for _ in range(piece.height)]
-    for flow in seen.head(_FLOW_LIMIT).iter_rows(named=True):
+    if len(seen) > _FLOW_LIMIT:
+        tracks[0] = _waiting(brush)
+        return [
+            brush.row("flows", label, track)
+            for label, track in zip([" waiting"] + [""] * 9, tracks, strict=False)
+        ]
+    for flow in seen.iter_rows(named=True):
         if flow["track"] < piece.height:
             _flow(brush, tracks[flow["track"]], flow)
-    more = sum(1 for track in seen["track"] if track >= piece.height)
+    more = int((seen["track"] >= piece.height).sum())
     labels = [" waiting", *[""] * (piece.height - 1)]
     if more:
         labels[-1] = f" +{more} more" if piece.height > 1 else f" wait +{more}"
     return [brush.row("flows", label, track) for label, track in zip(labels, tracks, strict=True)]
+
+
+def _waiting(brush: _Brush) -> list[tuple[str, Ink]]:
+    """Too many to draw one by one: how many wait at the end of each cell."""
+    flows, ends = brush.scene.disk.flows, pl.Series(brush.edges[1:], dtype=pl.Float64)
+    left = flows["left"].search_sorted(ends).to_list()
+    back = flows["back"].drop_nulls().sort().search_sorted(ends).to_list()
+    counts = [gone - come for gone, come in zip(left, back, strict=True)]
+    return [(many(count) if count else " ", ("hold", -1)) for count in counts]
 
 
 def _flow(brush: _Brush, track: list[tuple[str, Ink]], flow: dict[str, float]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import pairwise
 from typing import Final
 
 import polars as pl
@@ -49,8 +50,8 @@ class Sums:
 
     frame: pl.DataFrame
 
-    def between(self, edges: Sequence[float]) -> pl.DataFrame:
-        """One row a cell: sums over the requests that start in it; `known`: how many say their tokens."""
+    def between(self, edges: Sequence[float]) -> dict[str, list[float]]:
+        """By cell: sums over the requests that start in it; `known`: how many say their tokens."""
         return _differences(self.frame, edges, ("reused", "fresh", "misses", "begun", "known"))
 
 
@@ -66,8 +67,8 @@ class Disk:
     tracks: int
     floor_mib: float
 
-    def between(self, edges: Sequence[float]) -> pl.DataFrame:
-        """One row a cell: number of marks of each kind in it."""
+    def between(self, edges: Sequence[float]) -> dict[str, list[float]]:
+        """By cell: number of marks of each kind in it."""
         return _differences(self.marks, edges, ("k0", "k1", "k2", "k3", "k4"))
 
     def most_mib(self) -> float:
@@ -76,7 +77,7 @@ class Disk:
 
     def mib(self, points: Sequence[float]) -> list[float]:
         """MiB known to be on disk at each point (at least: what was there before is known only in part)."""
-        return [self.floor_mib + value for value in _up_to(self.marks, points, "mib_sum")]
+        return [self.floor_mib + value for value in _up_to(self.marks, points, ("mib_sum",))["mib_sum"]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,14 +299,15 @@ def _number_of_tracks(flows: pl.DataFrame) -> int:
     return int(_number(flows["track"].max())) + 1 if len(flows) else 0
 
 
-def _differences(frame: pl.DataFrame, edges: Sequence[float], names: Sequence[str]) -> pl.DataFrame:
-    return pl.DataFrame({name: _up_to(frame, edges, name) for name in names}).select(pl.all().diff().slice(1))
+def _differences(frame: pl.DataFrame, edges: Sequence[float], names: Sequence[str]) -> dict[str, list[float]]:
+    sums = _up_to(frame, edges, names)
+    return {name: [after - before for before, after in pairwise(sums[name])] for name in names}
 
 
-def _up_to(frame: pl.DataFrame, points: Sequence[float], name: str) -> list[float]:
-    """The running sum `name` before each point (0 where nothing lies before it)."""
+def _up_to(frame: pl.DataFrame, points: Sequence[float], names: Sequence[str]) -> dict[str, list[float]]:
+    """The running sums `names` before each point (0 where nothing lies before it)."""
     if not len(frame):
-        return [0] * len(points)
-    count = frame["at"].search_sorted(pl.Series(points, dtype=pl.Float64), side="left").cast(pl.Int64)
-    values = frame[name].gather((count - 1).clip(0))
-    return [value if n else 0 for value, n in zip(values.to_list(), count.to_list(), strict=True)]
+        return {name: [0] * len(points) for name in names}
+    count = frame["at"].search_sorted(pl.Series(points, dtype=pl.Float64), side="left").to_list()
+    taken = frame[[max(n - 1, 0) for n in count], list(names)].to_dict(as_series=False)
+    return {name: [value if n else 0 for value, n in zip(taken[name], count, strict=True)] for name in names}

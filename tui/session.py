@@ -34,6 +34,7 @@ class Session:
     whole_wanted: bool = True  # the window shows everything, and goes on doing so while the log grows
     slices: list[Slice] = field(default_factory=list)
     _stops: dict[str, pl.DataFrame] = field(default_factory=dict)
+    _here: tuple[object, int | None] = (None, None)
     _marked: dict[str, Sequence[int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -192,7 +193,10 @@ class Session:
     def _row_here(self) -> int | None:
         if not self.scene.lanes:
             return None
-        return self.scene.lanes[self.lane].index.instant(_just_after(self.at)).row
+        key = (id(self.scene), self.lane, self.at)
+        if self._here[0] != key:
+            self._here = key, self.scene.lanes[self.lane].index.instant(_just_after(self.at)).row
+        return self._here[1]
 
     def _settle(self) -> None:
         """Cursor onto the axis, window to the cursor."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Final
 
 import polars as pl
@@ -27,38 +28,43 @@ FLOW_ENDS: Final = ("restored", "partly", "unused", "deleted", "waiting")
 SURE: Final = {"certain": 0, "inferred": 1, "ambiguous": 2}
 _SOURCE_INDEX: Final = {name: index for index, name in enumerate(SOURCES)}
 
-#: column -> (type, how a request says it); null means "not known"
-_COLUMNS: Final[dict[str, tuple[Any, Callable[[Request], Any]]]] = {
-    "request": (pl.Int32, lambda r: r.request),
-    "line": (pl.Int64, lambda r: r.line),
-    "run": (pl.Int32, lambda r: r.run),
-    "slot": (pl.Int32, lambda r: r.slot),
+#: column -> (type, attribute of a request); null means "not known"
+_PLAIN: Final[dict[str, tuple[Any, str]]] = {
+    "request": (pl.Int32, "request"),
+    "line": (pl.Int64, "line"),
+    "run": (pl.Int32, "run"),
+    "slot": (pl.Int32, "slot"),
+    "start_s": (pl.Float64, "start_s"),
+    "error_s": (pl.Float32, "start_error_s"),
+    "prefill_s": (pl.Float64, "prefill_s"),
+    "total_s": (pl.Float64, "total_s"),
+    "end_s": (pl.Float64, "end_s"),
+    "prompt": (pl.Int64, "prompt_tokens"),
+    "cached": (pl.Int64, "cached_tokens"),
+    "fresh": (pl.Int64, "prefilled_tokens"),
+    "generated": (pl.Int64, "generated_tokens"),
+    "live_before": (pl.Int64, "live_before"),
+    "common": (pl.Int64, "common"),
+    "evicted": (pl.Int64, "evicted_live_tokens"),
+    "saved": (pl.Boolean, "evict_stored"),
+    "disk_hit": (pl.Int64, "disk_hit_tokens"),
+    "lost": (pl.Int64, "lost_to_cache_tokens"),
+    "changed": (pl.Int64, "changed_text_tokens"),
+}
+_TAKE: Final = attrgetter(*(attribute for _, attribute in _PLAIN.values()))
+#: column -> (type, how a request says it)
+_DERIVED: Final[dict[str, tuple[Any, Callable[[Request], Any]]]] = {
     "sure": (pl.Int8, lambda r: SURE.get(r.slot_confidence, 2)),
-    "start_s": (pl.Float64, lambda r: r.start_s),
-    "error_s": (pl.Float32, lambda r: r.start_error_s),
-    "prefill_s": (pl.Float64, lambda r: r.prefill_s),
-    "total_s": (pl.Float64, lambda r: r.total_s),
-    "end_s": (pl.Float64, lambda r: r.end_s),
     "load_s": (pl.Float32, lambda r: (r.load_ms or 0.0) / 1000),
-    "save_s": (pl.Float32, lambda r: _evict_save_s(r.stores)),
-    "prompt": (pl.Int64, lambda r: r.prompt_tokens),
-    "cached": (pl.Int64, lambda r: r.cached_tokens),
-    "fresh": (pl.Int64, lambda r: r.prefilled_tokens),
-    "generated": (pl.Int64, lambda r: r.generated_tokens),
+    "save_s": (pl.Float32, lambda r: _evict_save_s(r.stores) if r.stores else 0.0),
     "source": (pl.Int8, lambda r: _SOURCE_INDEX.get(r.source or "", -1)),
-    "live_before": (pl.Int64, lambda r: r.live_before),
     "live_after": (pl.Int64, lambda r: _live_after(r)),
-    "common": (pl.Int64, lambda r: r.common),
-    "evicted": (pl.Int64, lambda r: r.evicted_live_tokens),
-    "saved": (pl.Boolean, lambda r: r.evict_stored),
     "miss": (pl.Boolean, lambda r: is_miss(r)),
-    "disk_hit": (pl.Int64, lambda r: r.disk_hit_tokens),
-    "lost": (pl.Int64, lambda r: r.lost_to_cache_tokens),
-    "changed": (pl.Int64, lambda r: r.changed_text_tokens),
     "rewound": (pl.Boolean, lambda r: r.source == "memory-rewind"),
     "failed": (pl.Boolean, lambda r: r.finish == "error" or r.client_gone),
 }
-REQUEST_SCHEMA: Final = {name: kind for name, (kind, _) in _COLUMNS.items()} | {
+REQUEST_SCHEMA: Final = {
+    **{name: kind for name, (kind, _) in (_PLAIN | _DERIVED).items()},
     "conv": pl.Int32,
     "evicted_conv": pl.Int32,
     "file": pl.Int16,
@@ -152,11 +158,10 @@ class Tables:
         for row, (request, conv, gone) in enumerate(zip(requests, convs, evicted, strict=True), base):
             self._disk(row, request, deleted or {})
             self._flows.see(row, request, conv, gone)
-        columns = {name: [get(request) for request in requests] for name, (_, get) in _COLUMNS.items()}
-        frame = pl.DataFrame(
-            columns | {"conv": convs, "evicted_conv": evicted, "file": files or [0] * len(requests)},
-            schema=REQUEST_SCHEMA,
-        )
+        columns: dict[str, Any] = dict(zip(_PLAIN, zip(*map(_TAKE, requests), strict=True), strict=True))
+        columns |= {name: [get(request) for request in requests] for name, (_, get) in _DERIVED.items()}
+        columns |= {"conv": convs, "evicted_conv": evicted, "file": files or [0] * len(requests)}
+        frame = pl.DataFrame(columns, schema=REQUEST_SCHEMA)
         self._parts.append(frame)
         self._mark_parts.append(pl.DataFrame(self._marks, schema=MARK_SCHEMA, orient="row"))
         self._marks.clear()

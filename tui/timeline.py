@@ -54,7 +54,8 @@ class Timeline(Widget, can_focus=True):
         self.title = title
         self.different: frozenset[int] = frozenset()
         self.rows: list[Row] = []
-        self._strips: list[Strip] = []
+        self._runs: list[list[Segment]] = []
+        self._lit = Style()
         self._drawn: tuple[object, ...] = ()
         self._palette: tuple[str, Palette] | None = None
         self._dragged: tuple[int, float] | None = None
@@ -63,10 +64,11 @@ class Timeline(Widget, can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         """One row: gutter and cells, with the cursor's column lit."""
-        self._draw()
+        if y == 0 or not self._runs:
+            self._draw()
         if y >= len(self.rows):
-            return Strip.blank(self.size.width, self.rich_style)
-        return self._with_cursor(y)
+            return Strip.blank(self.size.width, self.palette().style(("plain", -1)))
+        return Strip([self._label(y), *self._with_cursor(y)], GUTTER + self.session.width)
 
     def palette(self) -> Palette:
         """The palette of the theme in use."""
@@ -80,51 +82,55 @@ class Timeline(Widget, can_focus=True):
         """Paint anew if what is shown has changed since the last time."""
         session = self.session
         session.resize(self.size.width - GUTTER)
-        key = (
-            id(session.scene),
-            session.lo,
-            session.hi,
-            self.size,
-            session.top_lane,
-            self.app.theme,
-            self.different,
-        )
+        window = (session.lo, session.hi, self.size, session.top_lane)
+        key = (id(session.scene), *window, self.app.theme, self.different)
         if key == self._drawn:
             return
         session.slices = plan(session.scene, self.size.height, session.top_lane, lanes_only=self.lanes_only)
         self.rows = paint(
             session.scene, session.window, session.slices, self.glyphs, self.different, self.title
         )
-        self._strips = [_strip(row, self.palette()) for row in self.rows]
+        palette = self.palette()
+        self._runs = [_runs(row.text, row.inks, palette) for row in self.rows]
+        self._lit = Style(bgcolor=self.app.theme_variables.get("surface-lighten-2", "#444444"))
         self._drawn = key
 
-    def _with_cursor(self, y: int) -> Strip:
-        row, strip = self.rows[y], self._strips[y]
-        label = self._label(row, y)
+    def _with_cursor(self, y: int) -> list[Segment]:
+        """The row's segments, the cell under the cursor lit."""
+        row, runs = self.rows[y], self._runs[y]
         column = self.session.window.column(self.session.at)
         if not 0 <= column < self.session.width:
-            return Strip.join([label, strip])
-        before, under, after = strip.crop(0, column), strip.crop(column, column + 1), strip.crop(column + 1)
-        lit = self._lit(row, under)
-        return Strip.join([label, before, lit, after])
+            return runs
+        number, begin = 0, 0
+        while begin + len(runs[number].text) <= column:
+            begin += len(runs[number].text)
+            number += 1
+        text, style, _ = runs[number]
+        cut = column - begin
+        parts = [
+            Segment(text[:cut], style),
+            self._cell(row, text[cut], style),
+            Segment(text[cut + 1 :], style),
+        ]
+        return runs[:number] + [part for part in parts if part.text] + runs[number + 1 :]
 
-    def _lit(self, row: Row, under: Strip) -> Strip:
+    def _cell(self, row: Row, char: str, style: Style | None) -> Segment:
+        """The cell under the cursor: a mark on the axis, inverse where the chosen lane works."""
         palette = self.palette()
-        ink = Style(color=palette.role("plain"), bold=True)
         if row.kind == "axis":
-            return Strip([Segment(self.glyphs.cursor, ink)], 1)
-        ground = Style(bgcolor=self.app.theme_variables.get("surface-lighten-2", "#444444"))
-        here = row.lane == self.session.lane and row.kind in ("who", "work", "live")
-        return under.apply_style(ground + Style(reverse=True) if here and row.kind == "work" else ground)
+            return Segment(self.glyphs.cursor, palette.style(("letter", -1)))
+        here = row.lane == self.session.lane and row.kind == "work"
+        lit = (style or Style()) + self._lit
+        return Segment(char, lit + Style(reverse=True) if here else lit)
 
-    def _label(self, row: Row, y: int) -> Strip:
+    def _label(self, y: int) -> Segment:
+        row = self.rows[y]
         chosen = row.lane >= 0 and row.lane == self.session.lane
         first = y == 0 or self.rows[y - 1].lane != row.lane or row.lane < 0
-        text = (
-            "›" if chosen and first and self.glyphs is UNICODE else ">" if chosen and first else " "
-        ) + row.label
-        style = self.palette().style(("plain" if chosen else "dim", -1))
-        return Strip([Segment(f"{text[: GUTTER - 1]:<{GUTTER}}", style + Style(bold=chosen))], GUTTER)
+        mark = "›" if self.glyphs is UNICODE else ">"
+        text = (mark if chosen and first else " ") + row.label
+        style = self.palette().style(("letter" if chosen else "dim", -1))
+        return Segment(f"{text[: GUTTER - 1]:<{GUTTER}}", style)
 
     # -- moving ------------------------------------------------------------------------------------
 
@@ -224,12 +230,8 @@ class Timeline(Widget, can_focus=True):
         self.changed()
 
 
-def _strip(row: Row, palette: Palette) -> Strip:
-    """A row's cells as a strip, equal inks joined into one segment."""
-    return Strip(list(_runs(row.text, row.inks, palette)), len(row.text))
-
-
 def _runs(text: str, inks: Sequence[Ink], palette: Palette) -> list[Segment]:
+    """A row's cells as segments, equal inks joined into one."""
     segments, begin = [], 0
     for end in range(1, len(text) + 1):
         if end == len(text) or inks[end] != inks[begin]:

@@ -6,7 +6,10 @@ knows a terminal. Text that comes from a log passes the sanitiser.
 
 from __future__ import annotations
 
+import re
 from typing import Final
+
+from rich.cells import cell_len, chop_cells
 
 from parser.request import Request
 from parser.sanitise import sanitise
@@ -15,6 +18,7 @@ from tui.moments import Moment
 from tui.scene import Scene
 
 Line = list[tuple[str, str]]
+_WORD: Final = re.compile(r"\s+|\S+")
 _PHASES: Final = {"io": "disk", "prefill": "prefill", "decode": "writing", "idle": "idle", "empty": "empty"}
 
 
@@ -154,6 +158,27 @@ def name_of(scene: Scene, conv: int) -> Line:
 def _conversation(scene: Scene, row: int) -> Line:
     conv = int(scene.table["conv"][row])
     return name_of(scene, conv) if conv >= 0 else [("?", "unsure")]
+
+
+def fold(line: Line, width: int) -> list[Line]:
+    """A line broken between words into lines of at most `width` cells; longer words are cut."""
+    if sum(cell_len(text) for text, _ in line) <= width:
+        return [line]
+    lines: list[Line] = [[]]
+    left = width
+    for text, role in line:
+        for word in _WORD.findall(text):
+            size = cell_len(word)
+            if size > left and word.strip():
+                lines.append([])
+                left = width
+            for piece in chop_cells(word, width) if size > width else [word]:
+                left = left - cell_len(piece)
+                if left < 0 and not piece.isspace():
+                    lines.append([])
+                    left = width - cell_len(piece)
+                lines[-1].append((piece, role))
+    return lines
 
 
 def cut(text: str, width: int) -> str:

@@ -25,7 +25,9 @@ def test_a_disk_hit_after_a_miss():
 def test_a_hit_in_memory_ends_the_ladder():
     found = steps(source="memory-token", live_before=1000, cached_tokens=1000, prompt_tokens=1200)
     assert [name for name, step in found.items() if step.verdict == "held"] == ["memory-token"]
-    assert {found[name].verdict for name in ("thinking-visible", "memory-text", "evict", "disk-text", "cold")} == {"not tried"}
+    assert {
+        found[name].verdict for name in ("thinking-visible", "memory-text", "evict", "disk-text", "cold")
+    } == {"not tried"}
 
 
 def test_token_or_text_is_said_where_the_log_cannot_tell():
@@ -54,7 +56,11 @@ def test_nothing_is_claimed_where_the_source_is_not_known():
 
 def test_segments_follow_what_was_reused_and_what_was_known():
     request = Request(1, 1, prompt_tokens=1000, cached_tokens=200, common=700, live_before=900)
-    assert segments(request) == (Segment("reused", 0, 200), Segment("again", 200, 700), Segment("new", 700, 1000))
+    assert segments(request) == (
+        Segment("reused", 0, 200),
+        Segment("again", 200, 700),
+        Segment("new", 700, 1000),
+    )
     request.lost_to_cache_tokens = 100  # the parser's own figure goes first
     assert segments(request)[1] == Segment("again", 200, 300)
     assert segments(Request(1, 1, prompt_tokens=10, cached_tokens=10)) == (Segment("reused", 0, 10),)

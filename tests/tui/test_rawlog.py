@@ -15,7 +15,7 @@ def no():
     return False
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.lists(TEXT, min_size=1, max_size=3000), st.data(), st.booleans())
 def test_lines_are_those_of_the_file(tmp_path_factory, lines, data, ended):
     place = tmp_path_factory.mktemp("raw") / "a.log"
@@ -28,7 +28,7 @@ def test_lines_are_those_of_the_file(tmp_path_factory, lines, data, ended):
     assert file.last() == len(lines)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.lists(st.sampled_from(["miss", "hit Miss", "hit", ""]), min_size=1, max_size=1500), st.data())
 def test_search_finds_the_next_and_the_last_line(tmp_path_factory, lines, data):
     place = tmp_path_factory.mktemp("raw") / "a.log"
@@ -38,7 +38,9 @@ def test_search_finds_the_next_and_the_last_line(tmp_path_factory, lines, data):
     at = data.draw(st.integers(1, len(lines)))
     places = [number for number, line in enumerate(lines, 1) if "miss" in line.lower()]
     assert file.find("MISS", at, no) == next((number for number in places if number >= at), None)
-    assert file.find_back("miss", at, no) == next((number for number in reversed(places) if number < at), None)
+    assert file.find_back("miss", at, no) == next(
+        (number for number in reversed(places) if number < at), None
+    )
 
 
 def test_packed_and_two_byte_files_read_as_plain_ones(tmp_path):

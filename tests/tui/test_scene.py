@@ -1,5 +1,7 @@
 """Scene, level of detail and moments against slow, plain ways to the same answers."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 from parser.request import Request, Store
 from tui.axis import Axis, origin, ticks
 from tui.lod import Peaks
-from tui.moments import moment, stops, step
+from tui.moments import moment, step, stops
 from tui.picture import Window
 from tui.scene import Setting, build, fitting
 from tui.tables import DELETED, FLOW_ENDS, RESTORED, STORED, STORED_EVICT, Deleted, Tables
@@ -25,7 +27,11 @@ def histories(draw):
         load = draw(st.sampled_from([0.0, 400.0]))
         start = ends[slot] + load / 1000 + draw(st.floats(0, 100))
         request = Request(number, number * 3, start_s=start, start_error_s=0.0, slot=slot, load_ms=load)
-        request.prompt_tokens, request.cached_tokens, request.prefilled_tokens = prompt, cached, prompt - cached
+        request.prompt_tokens, request.cached_tokens, request.prefilled_tokens = (
+            prompt,
+            cached,
+            prompt - cached,
+        )
         request.prefill_s, request.total_s, request.slot_confidence = prefill, prefill + decode, "certain"
         request.conversation = draw(st.sampled_from("ABC"))
         request.evicted_live_tokens = draw(st.sampled_from([None, 500]))
@@ -43,7 +49,7 @@ def scene_of(requests):
     return build(tables.freeze(), Setting(slots=2), axis="time")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(histories(), st.integers(1, 60), st.floats(0, 0.9), st.floats(0.01, 1))
 def test_cells_are_what_counting_each_request_gives(requests, width, begin, share):
     scene = scene_of(requests)
@@ -78,12 +84,12 @@ def test_peaks_are_the_highest_within(values, data):
 
     cuts = sorted(data.draw(st.lists(st.integers(-1, len(values) - 1), min_size=2, max_size=12)))
     found = Peaks(pl.Series(values)).within(cuts)
-    for cell, (first, last) in enumerate(zip(cuts, cuts[1:], strict=False)):
+    for cell, (first, last) in enumerate(pairwise(cuts)):
         expected = max(values[max(first, 0) : last], default=None) if last > max(first, 0) else None
         assert found.get(cell) == expected
 
 
-@settings(deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(histories(), st.floats(0, 1))
 def test_an_instant_is_the_last_span_that_began(requests, share):
     scene = scene_of(requests)
@@ -93,7 +99,7 @@ def test_an_instant_is_the_last_span_that_began(requests, share):
         assert instant.row == (began[-1]["row"] if began else None)
 
 
-@settings(deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(histories())
 def test_stepping_forward_and_back_visits_the_same_stops(requests):
     scene = scene_of(requests)
@@ -109,7 +115,7 @@ def test_stepping_forward_and_back_visits_the_same_stops(requests):
     assert forward == backward[::-1] == places["row"].to_list()
 
 
-@settings(deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(histories(), st.integers(1, 39))
 def test_columns_do_not_depend_on_how_the_requests_came(requests, cut):
     whole, parts = Tables(), Tables()
@@ -125,7 +131,9 @@ def test_columns_do_not_depend_on_how_the_requests_came(requests, cut):
 
 
 def turn(number, conversation, slot, live, **more):
-    request = Request(number, number, start_s=10.0 * number, start_error_s=0.0, total_s=5.0, prefill_s=1.0, slot=slot)
+    request = Request(
+        number, number, start_s=10.0 * number, start_error_s=0.0, total_s=5.0, prefill_s=1.0, slot=slot
+    )
     request.conversation, request.live_after, request.slot_confidence = conversation, live, "certain"
     for name, value in more.items():
         setattr(request, name, value)
@@ -151,7 +159,11 @@ def test_how_the_flow_of_an_evicted_state_ends():
 def test_marks_stand_where_the_frontier_passes():
     """A continued checkpoint of 1,500 tokens of a prompt of 2,000 (1,000 cached): half the prefill is done."""
     request = turn(1, "A", 0, 2100, cached_tokens=1000, prompt_tokens=2000, generated_tokens=100)
-    request.stores = (Store(1500, "continued", 50.0), Store(2050, "continued", 60.0), Store(900, "evict", 40.0))
+    request.stores = (
+        Store(1500, "continued", 50.0),
+        Store(2050, "continued", 60.0),
+        Store(900, "evict", 40.0),
+    )
     request.disk_hit_tokens = 1000
     tables = Tables()
     tables.add([request])
@@ -173,7 +185,9 @@ def test_disk_use_never_falls_below_what_was_deleted():
     assert disk.mib([0.0, 20.0]) == [100.0, 20.0]
 
 
-@pytest.mark.parametrize(("limit", "highest", "scale"), [(65536, 3000, 4096), (65536, 60000, 65536), (None, 77, 77), (0, 0, 1)])
+@pytest.mark.parametrize(
+    ("limit", "highest", "scale"), [(65536, 3000, 4096), (65536, 60000, 65536), (None, 77, 77), (0, 0, 1)]
+)
 def test_a_curve_is_scaled_to_the_limit_or_a_half_quarter_of_it(limit, highest, scale):
     assert fitting(limit, highest) == scale
 
@@ -183,7 +197,15 @@ AXIS = Axis("time", 0.0, 7200.0, origin("1130 23:30:00")[0], True)
 
 @pytest.mark.parametrize(
     ("text", "at"),
-    [("23:30:10", 10), ("23:31", 60), ("00:10:00", 2400), ("1201 00:00:00", 1800), ("+90", 90), ("+1:30", 90), ("+1:00:00", 3600)],
+    [
+        ("23:30:10", 10),
+        ("23:31", 60),
+        ("00:10:00", 2400),
+        ("1201 00:00:00", 1800),
+        ("+90", 90),
+        ("+1:30", 90),
+        ("+1:00:00", 3600),
+    ],
 )
 def test_places_as_people_write_them(text, at):
     assert AXIS.parse(text) == at
@@ -204,6 +226,6 @@ def test_ticks_stand_on_round_times():
 @given(st.floats(0, 1e7), st.floats(1e-3, 1e7), st.integers(1, 400))
 def test_ticks_are_visible_and_far_enough_apart(lo, length, width):
     axis = Axis("time", lo, lo + length)
-    step_, places = ticks(axis, lo, lo + length, width)
+    _, places = ticks(axis, lo, lo + length, width)
     assert all(lo - 1e-6 <= at <= lo + length + 1e-3 * length for at in places)
     assert len(places) <= width

@@ -23,7 +23,7 @@ HOSTILE = (
     "1130 17:52:24 ds4-server: chat ctx=0..1403:1403 TOOLS prompt done 0.212s\n"
     "1130 17:52:25 ds4-server: chat ctx=0..1403:1403 gen=9 TOOLS finish=error "
     'error="boo\x1b]0;OWNED\x07\x1b[2J\x1b[31m[bold red]red[/] \u202egnp.exe \x9b31m\x08\x08 [@click=app.quit]x[/]" 0.610s\n'
-    "\x1b[2J\x1b[H\x1b]2;OWNED\x07\x1b]52;c;T1dORUQ=\x07\x1bP$q\"p\x1b\\ [link=file:///etc/passwd]prose[/link]\n"
+    '\x1b[2J\x1b[H\x1b]2;OWNED\x07\x1b]52;c;T1dORUQ=\x07\x1bP$q"p\x1b\\ [link=file:///etc/passwd]prose[/link]\n'
     "1130 17:52:26 ds4-server: live kv cache miss live=1412 prompt=900 common=14 reason=token-mismatch\x1b[?1049l\n"
     "1130 17:52:26 ds4-server: chat ctx=0..900:900 prompt start\n"
     "1130 17:52:26 ds4-server: chat ctx=0..900:900 prompt done 0.140s\n"
