@@ -18,11 +18,11 @@ from pathlib import Path
 # this file's name is that of the package it measures
 sys.path[:] = [place for place in sys.path if Path(place or ".").resolve() != Path(__file__).resolve().parent]
 
-from replay.flat import FlatCosts
-from replay.profiles import profile
-from replay.rope import Piece, join
-from replay.server import replay
-from replay.workload import Asked, Segment, Workload
+from replay.flat import FlatCosts  # noqa: E402
+from replay.profiles import profile  # noqa: E402
+from replay.rope import Piece, join  # noqa: E402
+from replay.server import replay  # noqa: E402
+from replay.workload import Asked, Segment, Workload  # noqa: E402
 
 CONVERSATIONS, TURNS = 40, 10
 #: mean length of a file, in new tokens of a turn: what makes the budget hold about 200 of them

@@ -283,9 +283,14 @@ class Oracle:
                 return hit("responses-visible", pos, by_key(slot.resp))
             if a.results and len(a.results) == len(slot.resp.ids) and set(a.results) == slot.resp.ids:
                 return hit("responses-tool-output", pos, live + tail)
-        if a.api == "anthropic" and slot.anth and slot.anth.pos == pos and a.results:
-            if len(a.results) == len(slot.anth.ids) and set(a.results) == slot.anth.ids:
-                return hit("anthropic-tool-output", pos, live + tail)
+        asked_for = slot.anth.ids if slot.anth and slot.anth.pos == pos else set()
+        if (
+            a.api == "anthropic"
+            and a.results
+            and len(a.results) == len(asked_for)
+            and set(a.results) == asked_for
+        ):
+            return hit("anthropic-tool-output", pos, live + tail)
         size = len(job.prompt)
         if self.c.family == "glm" and self.g.exact_retry and 1 < size < pos and common == size:
             if self.fits(slot, job, pos):
@@ -424,7 +429,7 @@ class Oracle:
         return max(fits, key=lambda f: len(f.key), default=None)
 
     def sync(self, slot, job, task):
-        total, c = len(job.eff), self.c
+        total, _c = len(job.eff), self.c
         cold = self.cold_length(job, total)
         if cold and cold < total:
             if not (yield from self.evaluate(slot, job, task, cold)):
@@ -472,7 +477,7 @@ class Oracle:
             stop = min(target, max(start, job.cached + fault.after))
         step = -(-c.kv_cache_continued_interval_tokens // c.kv_cache_boundary_align_tokens)
         step *= c.kv_cache_boundary_align_tokens
-        quiet = 0 < start and target - start < self.g.resume_min
+        quiet = start > 0 and target - start < self.g.resume_min
         quiet = quiet or (not c.batched and not glm and start == 0 and target <= c.chunk)
         task.base, task.q, task.end, task.quiet = start, None, stop, quiet
         while task.pos < stop and not job.cut:

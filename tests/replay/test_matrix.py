@@ -5,6 +5,7 @@ from functools import cache
 
 import pytest
 from matrix import MATRIX, captures, configuration, machine, rows, workload
+
 from replay.decisions import Skipped, Stored
 from replay.server import replay
 

@@ -1,12 +1,11 @@
 """The server model takes the decisions of a naive one, over random workloads and configurations."""
 
 from hypothesis import HealthCheck, given, settings
-
-
 from oracle import Oracle
+from worlds import COSTS, configs, workloads
+
 from replay.decisions import EvictedFile, Restored, Skipped, Stored
 from replay.server import Server
-from worlds import COSTS, configs, workloads
 
 
 def trail_of(log):
@@ -32,21 +31,21 @@ def decisions(jobs, view):
 
 def of_model(job):
     ran = job.effective is not None
-    return dict(
-        slot=job.slot, scores=job.scores, source=job.source, cached=job.cached, prompt=job.effective_size if ran else 0,
-        prefilled=job.prefilled, generated=job.generated, live=job.live_before, common=job.common,
-        evicted=job.evicted_live, loaded=job.loaded, stores=[(s.tokens, s.reason) for s in job.stores],
-        files=job.evicted_files, start=job.start_s, end=job.end_s, finish=job.finish,
-    )  # fmt: skip
+    return {
+        "slot": job.slot, "scores": job.scores, "source": job.source, "cached": job.cached, "prompt": job.effective_size if ran else 0,
+        "prefilled": job.prefilled, "generated": job.generated, "live": job.live_before, "common": job.common,
+        "evicted": job.evicted_live, "loaded": job.loaded, "stores": [(s.tokens, s.reason) for s in job.stores],
+        "files": job.evicted_files, "start": job.start_s, "end": job.end_s, "finish": job.finish,
+    }  # fmt: skip
 
 
 def of_oracle(job):
-    return dict(
-        slot=job.slot, scores=job.scores, source=job.source, cached=job.cached, prompt=len(job.eff or ()),
-        prefilled=job.pre, generated=job.gen, live=job.live, common=job.common,
-        evicted=job.evicted, loaded=job.loaded, stores=job.stores,
-        files=job.evf, start=job.t0, end=job.end, finish=job.finish,
-    )  # fmt: skip
+    return {
+        "slot": job.slot, "scores": job.scores, "source": job.source, "cached": job.cached, "prompt": len(job.eff or ()),
+        "prefilled": job.pre, "generated": job.gen, "live": job.live, "common": job.common,
+        "evicted": job.evicted, "loaded": job.loaded, "stores": job.stores,
+        "files": job.evf, "start": job.t0, "end": job.end, "finish": job.finish,
+    }  # fmt: skip
 
 
 @settings(max_examples=200, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))

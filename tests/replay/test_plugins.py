@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from worlds import COSTS, configs, workloads
+
 from parser.errors import UsageError
 from replay import plugins
 from replay.server import replay
-from worlds import COSTS, configs, workloads
 
 PAGE = Path(__file__).parents[2] / "docs/plugins.md"
 #: class on the page -> (seam, the built-in it equals)

@@ -2,6 +2,7 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
+
 from replay import rope
 from replay.rope import Piece
 from replay.tree import Forest, common, extends, rope_of

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
 from replay.config import Generation, ServerConfig
 from replay.decisions import Discarded, Dispatched, EvictedFile, Missed, Refused, Restored, Stored
 from replay.flat import FlatCosts

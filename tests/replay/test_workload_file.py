@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from worlds import workloads
+
 from parser.errors import InputError
 from replay.rope import Piece
 from replay.workload import Asked, Image, KnownFile, Segment, Stop, Workload
 from replay.workload_file import dumps, load, loads, save
-from worlds import workloads
 
 
 @settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))

@@ -4,6 +4,7 @@ from dataclasses import replace
 from functools import partial
 
 from hypothesis import strategies as st
+
 from replay.config import Generation, ServerConfig
 from replay.flat import FlatCosts
 from replay.profiles import PROFILES
