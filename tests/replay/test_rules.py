@@ -297,6 +297,23 @@ def test_r3_4_the_evict_store_can_push_out_the_file_it_needs():
     assert kept.disk_hit_tokens == HEAD - 1
 
 
+def test_the_clairvoyant_store_keeps_what_is_needed_next():
+    def returns(store):
+        scene = Scene()
+        said = scene.ask("a")
+        scene.ask("b", "b2", "b3")
+        scene.ask("c", "c2", "c3")
+        scene.ask("a", said, "a2")  # the store for c needs the room of one file; a's scores lowest
+        size = server().file_bytes
+        budget = size(3050) + size(5050) + 2_000_000 >> 20
+        return scene.run(
+            server(slots=None, store=store, kv_disk_space_mb=budget, kv_cache_cold_max_tokens=0)
+        )[4]
+
+    assert returns("profile").source == "cold"
+    assert returns("clairvoyant").disk_hit_tokens == 3050
+
+
 def test_r4_12_the_hit_deleted_a_long_file_until_august():
     def reads(build):
         scene = Scene()
