@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import tempfile
 from dataclasses import asdict
@@ -81,7 +82,11 @@ def replays(args) -> None:
 
 def show(model, device, depth, measured) -> None:
     print(f"{model} on {device}")
-    print(f"prefill {depth} tokens: {measured.prefill_tps:,.0f} tokens/s on average")
+    load = f"load {os.getloadavg()[0]:.1f}"
+    cpu = depth / measured.prefill_cpu_s
+    print(
+        f"prefill {depth} tokens: {measured.prefill_tps:,.0f} tokens/s on average ({load}), {cpu:,.0f} a CPU second"
+    )
     for at, tokens, seconds in measured.prefill[:: max(1, len(measured.prefill) // 8)]:
         print(f"  at {at:>7}: {tokens / seconds:>9,.0f} tokens/s")
     for at, batch, seconds in measured.decode:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from statistics import median
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any, Final
 
 import numpy as np
@@ -25,9 +25,11 @@ STEPS: Final = 16
 @dataclass(slots=True)
 class Measured:
     """Seconds. `prefill`: (position, tokens, s) a chunk; `decode`: (depth, batch, s a step); `save` and
-    `load`: (tokens, bytes, s)."""
+    `load`: (tokens, bytes, s). `prefill_cpu_s`: processor seconds of all chunks, which other work on the
+    machine does not stretch as it does the clock's."""
 
     prefill: list[tuple[int, int, float]] = field(default_factory=list)
+    prefill_cpu_s: float = 0.0
     decode: list[tuple[int, int, float]] = field(default_factory=list)
     save: list[tuple[int, int, float]] = field(default_factory=list)
     load: list[tuple[int, int, float]] = field(default_factory=list)
@@ -46,7 +48,9 @@ def measure(engine: Engine, folder: Path, depth: int, stops: int = 4) -> Measure
     every = max(1, depth // stops)
     while session.length < depth:
         at, until = session.length, min(depth, session.length + CHUNK)
+        spent = process_time()
         seconds = _timed(partial(session.extend, text[at:until]))
+        out.prefill_cpu_s += process_time() - spent
         out.prefill.append((at, until - at, seconds))
         if until // every > at // every or until == depth:
             _stop(out, engine, session.fork(), folder / "measured.safetensors", text)
