@@ -61,12 +61,8 @@ def parallel(seed: int) -> str:
         span = f"{cached}..{prompt}:{prompt - cached}"
         mine = [(at, f"chat ctx={span} prompt start")]
         for done in range(100, prompt - cached, 100):
-            mine.append(
-                (
-                    at + done / 100,
-                    f"chat ctx={span} prefill chunk {done}/{prompt - cached} (9.0%) chunk=9.00 t/s avg=9.00 t/s {done / 100:.3f}s",
-                )
-            )
+            chunk = f"{done}/{prompt - cached} (9.0%) chunk=9.00 t/s avg=9.00 t/s {done / 100:.3f}s"
+            mine += [(at + done / 100, f"chat ctx={span} prefill chunk {chunk}")]
         ready = at + (prompt - cached) / 100
         mine.append((ready, f"chat ctx={span} prompt done {ready - at:.3f}s"))
         for made in [*range(50, gen, 50), gen]:

@@ -8,10 +8,11 @@ from parser.reading import read
 
 BATCHED = "context buffers 1739.75 MiB (ctx=65536, backend=metal, prefill_chunk=4096, raw_kv_rows=4352, compressed_kv_rows=16386)\nbatched mode enabled resident_sessions={n} prefill_quantum=2048 mixed_prefill_quantum=128 decode_coalesce_us=2000\nlistening on http://127.0.0.1:8000"
 SINGLE = "tracing session to /tmp/trace\nlistening on http://127.0.0.1:8000"
+THREE_SLOTS = BATCHED.format(n=3)
 FILE = "/kv/{:040x}.kv"
 
 
-def rows(tmp_path, *lines, start=BATCHED.format(n=3)):
+def rows(tmp_path, *lines, start=THREE_SLOTS):
     """Requests of a log: one message a line; `@12 ` in front of a message sets its second."""
     text, second = [], 0
     for message in [*start.split("\n"), *(line for block in lines for line in block.strip().split("\n"))]:

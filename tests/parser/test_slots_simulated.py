@@ -16,16 +16,19 @@ import pytest
 
 from parser.reading import read
 
+#: a text is segments (id, tokens); equal ids are equal text, as far as both go
+Text = list[tuple[int, int]]
+
 
 @dataclass
 class Talk:
-    text: list[int]
+    text: Text
     turns: int
 
 
 @dataclass
 class Slot:
-    live: list[int] = field(default_factory=list)
+    live: Text = field(default_factory=list)
     busy: bool = False
     valid: bool = True
 
@@ -42,12 +45,12 @@ class Server:
     failures: float = 0.0
     lines: list[tuple[float, int, str]] = field(default_factory=list)
     truth: list[tuple[int, int, int | None, int]] = field(default_factory=list)  # (C, P, gen, slot)
-    files: list[list[int]] = field(default_factory=list)
+    files: list[Text] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.order = itertools.count()
         self.state = [Slot() for _ in range(self.slots)]
-        self.queue: list[tuple[Talk, list[int]]] = []
+        self.queue: list[tuple[Talk, Text]] = []
         self.clock: list[tuple[float, int, object]] = []
 
     def say(self, at: float, text: str) -> None:
@@ -55,13 +58,13 @@ class Server:
 
     # -- the rules ------------------------------------------------------------------------------------
 
-    def score(self, slot: Slot, prompt: list[int]) -> float:
+    def score(self, slot: Slot, prompt: Text) -> float:
         common = shared(slot.live, prompt) if slot.valid else 0
         if self.rule == "old":
             return common
-        if slot.live and common == len(slot.live):
+        if slot.live and common == size(slot.live):
             return common
-        return 0 if not slot.live else -1 - 1e6 - len(slot.live)
+        return 0 if not slot.live else -1 - 1e6 - size(slot.live)
 
     def dispatch(self, at: float) -> None:
         for job in list(self.queue):
@@ -72,37 +75,38 @@ class Server:
             self.queue.remove(job)
             self.run(at, best, *job)
 
-    def run(self, at: float, number: int, talk: Talk, prompt: list[int]) -> None:
+    def run(self, at: float, number: int, talk: Talk, prompt: Text) -> None:
         slot = self.state[number]
         slot.busy = True
         live, common = slot.live, shared(slot.live, prompt) if slot.valid else 0
         slot.valid = True
-        cached = len(live) if live and common == len(live) else 0
+        length = size(prompt)
+        cached = size(live) if live and common == size(live) else 0
         if not cached and live:
             self.say(
                 at,
-                f"live kv cache miss live={len(live)} prompt={len(prompt)} common={common} reason=token-mismatch",
+                f"live kv cache miss live={size(live)} prompt={length} common={common} reason=token-mismatch",
             )
-            if self.disk and common and len(live) >= 64 and live not in self.files:
+            if self.disk and common and size(live) >= 64 and live not in self.files:
                 self.files.append(live)
                 self.say(
                     at,
-                    f"kv cache stored tokens={len(live)} trimmed=0 reason=evict key=token-text size=40.41 MiB save=5.8 ms",
+                    f"kv cache stored tokens={size(live)} trimmed=0 reason=evict key=token-text size=40.41 MiB save=5.8 ms",
                 )
         if not cached and self.disk:
-            cached = max((len(f) for f in self.files if shared(f, prompt) == len(f)), default=0)
+            cached = max((size(f) for f in self.files if shared(f, prompt) == size(f)), default=0)
             if cached:
                 self.say(
                     at,
-                    f"kv cache hit text tokens={cached} text=8000 quant=2 key=token-text load=1.0 ms file=/kv/{hash(tuple(prompt[:cached])) & (2**160 - 1):040x}.kv",
+                    f"kv cache hit text tokens={cached} text=8000 quant=2 key=token-text load=1.0 ms file=/kv/{hash(tuple(cut(prompt, cached))) & (2**160 - 1):040x}.kv",
                 )
-        span = f"{cached}..{len(prompt)}:{len(prompt) - cached}"
+        span = f"{cached}..{length}:{length - cached}"
         self.say(at + 0.001, f"chat ctx={span} prompt start")
-        ready = at + 0.001 + (len(prompt) - cached) * 0.004
+        ready = at + 0.001 + (length - cached) * 0.004
         if self.rng.random() < self.failures:
-            slot.live, slot.valid = prompt[: self.rng.randint(cached, len(prompt))], False
+            slot.live, slot.valid = cut(prompt, self.rng.randint(cached, length)), False
             heapq.heappush(self.clock, (ready, next(self.order), (number, talk)))
-            self.truth.append((cached, len(prompt), None, number))
+            self.truth.append((cached, length, None, number))
             return
         self.say(ready, f"chat ctx={span} prompt done {ready - at:.3f}s")
         gen = self.rng.randint(5, 700)
@@ -110,14 +114,14 @@ class Server:
             last = (made - 1) // 50 * 50
             self.say(
                 ready + made * 0.02,
-                f"chat ctx={len(prompt) + last}..{len(prompt) + made}:{made - last} gen={made} decoding chunk=50.00 t/s avg=50.00 t/s {made * 0.02:.3f}s",
+                f"chat ctx={length + last}..{length + made}:{made - last} gen={made} decoding chunk=50.00 t/s avg=50.00 t/s {made * 0.02:.3f}s",
             )
         end = ready + gen * 0.02 + 0.001
         self.say(end, f"chat ctx={span} gen={gen} finish=stop {end - at:.3f}s")
-        reply = [self.rng.randint(1000, 10**6) for _ in range(gen)]
+        reply = [(next(self.order), gen)]
         slot.live = [] if self.rng.random() < self.stop_sequences else prompt + reply
-        talk.text = prompt + reply if self.rng.random() < 0.85 else prompt + reply[: gen // 2]
-        self.truth.append((cached, len(prompt), gen, number))
+        talk.text = prompt + reply if self.rng.random() < 0.85 else prompt + cut(reply, gen // 2)
+        self.truth.append((cached, length, gen, number))
         heapq.heappush(self.clock, (end, next(self.order), (number, talk)))
 
     # -- the clients ------------------------------------------------------------------------------------
@@ -128,9 +132,7 @@ class Server:
         while self.clock:
             at, _, what = heapq.heappop(self.clock)
             if isinstance(what, Talk):
-                what.text = what.text + [
-                    self.rng.randint(1000, 10**6) for _ in range(self.rng.randint(3, 900))
-                ]
+                what.text = [*what.text, (next(self.order), self.rng.randint(3, 900))]
                 self.queue.append((what, list(what.text)))
             else:
                 number, talk = what
@@ -149,9 +151,10 @@ class Server:
         end = max(self.lines)[0] + 1
         self.say(end, "shutdown requested, draining requests")
         for number, slot in enumerate(self.state):
-            if len(slot.live) >= 512:
+            if size(slot.live) >= 512:
                 self.say(
-                    end, f"persisting resident KV cache before shutdown slot={number} tokens={len(slot.live)}"
+                    end,
+                    f"persisting resident KV cache before shutdown slot={number} tokens={size(slot.live)}",
                 )
         body = [f"{stamp(at)} ds4-server: {text}" for at, _, text in sorted(self.lines)]
         return "\n".join(start + body) + "\n"
@@ -162,17 +165,36 @@ def stamp(at: float) -> str:
     return f"{915 + second // 86_400:04d} {second // 3600 % 24:02d}:{second // 60 % 60:02d}:{second % 60:02d}"
 
 
-def shared(one: list[int], other: list[int]) -> int:
-    return next(
-        (n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
-    )
+def size(text: Text) -> int:
+    return sum(tokens for _, tokens in text)
+
+
+def shared(one: Text, other: Text) -> int:
+    """Common tokens of two texts from their start."""
+    common = 0
+    for (a, tokens), (b, others) in zip(one, other, strict=False):
+        if a != b:
+            break
+        common += min(tokens, others)
+        if tokens != others:
+            break
+    return common
+
+
+def cut(text: Text, tokens: int) -> Text:
+    left: Text = []
+    for name, length in text:
+        if tokens <= 0:
+            break
+        left.append((name, min(length, tokens)))
+        tokens -= length
+    return left
 
 
 def simulate(seed: int, slots: int, talks: int, rule: str, pause: float, **faults: float) -> Server:
     rng = random.Random(seed)
     server = Server(slots, rule, rng, disk=rng.random() < 0.7, **faults)
-    head = list(range(70))
-    heads = [[*head, *[rng.randint(100, 999) for _ in range(rng.randint(5, 60))]] for _ in range(2)]
+    heads = [[(-1, 70), (-2 - n, rng.randint(5, 60))] for n in range(2)]
     server.serve([Talk(list(rng.choice(heads)), max(2, 300 // talks)) for _ in range(talks)], pause)
     return server
 
@@ -267,10 +289,10 @@ def test_parallel_calls_with_one_prompt_are_told_apart_as_far_as_lengths_go(tmp_
         *["chat ctx=0..900:900 prompt done 1.000s"] * 4,
         *[
             f"chat ctx=900..{900 + gen}:{gen} gen={gen} decoding chunk=9.00 t/s avg=9.00 t/s 1.000s"
-            for gen in (11, 12, 13, 13)
+            for gen in (11, 40, 90, 90)
         ],
-        *[f"chat ctx=0..900:900 gen={gen} finish=stop 2.000s" for gen in (11, 12, 13, 13)],
-        *[f"chat ctx={900 + gen}..1000:{100 - gen} prompt start" for gen in (13, 11, 12)],
+        *[f"chat ctx=0..900:900 gen={gen} finish=stop 2.000s" for gen in (11, 40, 90, 90)],
+        *[f"chat ctx={900 + gen}..1000:{100 - gen} prompt start" for gen in (90, 11, 40)],
     ]
     path = tmp_path / "server.log"
     path.write_text("".join(f"0915 10:00:00 ds4-server: {line}\n" for line in lines))
@@ -278,5 +300,5 @@ def test_parallel_calls_with_one_prompt_are_told_apart_as_far_as_lengths_go(tmp_
     assert len({row.slot for row in first}) == 4
     by_reply = {row.generated_tokens: row for row in first[:2]}
     assert [row.slot_confidence for row in turn] == ["ambiguous", "certain", "certain"]
-    assert turn[1].slot == by_reply[11].slot and turn[2].slot == by_reply[12].slot
+    assert turn[1].slot == by_reply[11].slot and turn[2].slot == by_reply[40].slot
     assert set(turn[0].slot_alternatives) | {turn[0].slot} == {row.slot for row in first[2:]}

@@ -57,9 +57,8 @@ def header(
     text="Hello",
     body='{"messages": []}',
 ):
-    said = dict(
-        prompt=prompt, canonical=canonical or prompt, cached=cached, live=live, common=common, source=source
-    )
+    said = {"prompt": prompt, "canonical": canonical or prompt, "cached": cached}
+    said |= {"live": live, "common": common, "source": source}
     return (
         f"\n===== request {number} 2026-11-30 17:52:2{number % 10} =====\n"
         + (KEYS + DECISION).format(**said)
@@ -194,7 +193,7 @@ def test_the_trace_of_may_names_reuse_in_its_own_words(tmp_path):
 
 def test_prompts_that_extend_one_another_are_found_to_the_byte(tmp_path):
     head = "system " * 2000
-    a, b, c = records(
+    _, b, c = records(
         tmp_path,
         header(1, text=head + "A1") + header(2, text=head + "B1") + header(3, text=head + "A1 reply A2"),
     )
