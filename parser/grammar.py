@@ -38,7 +38,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One line kind. `types` maps its fields, in the order of the line, to their types; `keys` are the `key=`
+    """One line kind. `types` maps its fields, in the order of the grammar, to their types; `keys` are the `key=`
     names it knows; `request` is true where the line carries `chat ctx=C..P:S FLAGS`, `headed` where it counts
     only behind the server's name."""
 
@@ -158,6 +158,7 @@ class Grammar:
         self._terminals = {str(name): tree for name, (tree, _) in self._loaded.term_defs}
         self._parsers: dict[str, Lark] = {}
         self._patterns: dict[str, re.Pattern[str]] = {}
+        self._fields: dict[str, dict[str, str]] = {}
         self.rules: dict[str, Rule] = {}
         self.templates: list[Template] = []  # all printed forms
         for symbol in self._rules:
@@ -167,7 +168,10 @@ class Grammar:
     def _add(self, symbol: str, kind: str, name: str) -> None:
         tree = self._rules[symbol]
         forms = [Compiler(self._rules, self._terminals).form(one) for one in tree.children]
-        types = {group.field: group.type for _, parts in forms for group in _groups(parts)}
+        said = {group.field: group.type for _, parts in forms for group in _groups(parts)}
+        of_kind = self._fields.setdefault(kind, {})
+        of_kind.update({field: type_ for field, type_ in said.items() if field not in of_kind})
+        types = {field: said[field] for field in of_kind if field in said}
         keys = frozenset(key for _, parts in forms for key in _KEY.findall("".join(_regex(parts))))
         used = _names(tree)
         request = not used.isdisjoint({"_request", "_generation"})
@@ -175,13 +179,9 @@ class Grammar:
         self.rules[symbol] = rule
         self.templates += [_template(rule, needle, parts) for needle, parts in forms]
 
-    def fields(self, kind: str) -> dict[str, str]:
+    def fields(self, kind: str) -> Mapping[str, str]:
         """Field -> type over all rules of `kind`, in the order of the grammar."""
-        merged: dict[str, str] = {}
-        for rule in self.rules.values():
-            if rule.kind == kind:
-                merged = {**merged, **rule.types}
-        return merged
+        return self._fields.get(kind, {})
 
     def pattern(self, template: Template) -> re.Pattern[str]:
         """Python's compiled expression of a template, made when it is first needed."""
