@@ -78,6 +78,7 @@ def trigger_sign(
         figures.update({k: v for k, v in extra(episodes).items() if v is not None})
     figures["each"] = listed(episodes, view)
     grade = grade_of(t for _, t in found)
+    figures.update(traced(view, episodes))
     why = max(found, key=lambda pair: pair[0].reprefill or 0)[1].why
     yield Sign(
         f"{explain(episodes, figures)} ({why})",
@@ -90,6 +91,19 @@ def trigger_sign(
         CONFIDENCE[grade],
         severity=severity,
     )
+
+
+def traced(view: View, episodes: Sequence[Episode]) -> dict[str, Any]:
+    """What a `--trace` record shows of the costliest of these episodes: the token and both texts where they part."""
+    records = view.reading.trace
+    shown = [e for e in episodes if e.request.request in records and records[e.request.request].window]
+    if not shown:
+        return {}
+    record = records[max(shown, key=lambda e: e.reprefill or 0).request.request]
+    row = next((r for r in record.window if r[1] != "=="), None)
+    if row is None:
+        return {}
+    return {"first_mismatch_token": row[0], "live_text_there": row[3], "prompt_text_there": row[5]}
 
 
 def fallback_sign(view: View, mechanism: str, explain: str, **extra: Any) -> Iterator[Sign]:

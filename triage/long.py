@@ -19,7 +19,7 @@ from triage.ranking import Judged, rank
 from triage.report import Report, RuledOut
 from triage.thresholds import Thresholds
 from triage.totals import totals
-from triage.triage import finding_of, input_of, judge, quoted, triage
+from triage.triage import finding_of, first_stamps, input_of, judge, quoted, triage
 from triage.unknowns import not_knowable, ruled_out
 from triage.view import RARE, View
 
@@ -91,6 +91,7 @@ class _Long:
     history: History = field(default_factory=History)
     stretch: Stretch = field(default_factory=lambda: Stretch(partial=True))
     texts: dict[int, str] = field(default_factory=dict)
+    since: dict[int, str] = field(default_factory=dict)
     refuted: dict[str, str] = field(default_factory=dict)
     unknown: dict[str, None] = field(default_factory=dict)
     rates: list[float] = field(default_factory=list)
@@ -113,6 +114,8 @@ class _Long:
 
     def _keep(self, view: View, found: Sequence[Judged]) -> None:
         self.judged += [slim(j) for j in found]
+        stamps = first_stamps(view)
+        self.since.update({line: stamps[line] for j in found for line in j.sign.lines[:4] if line in stamps})
         own = totals(view)
         self.totals.append(own)
         self.events.update(view.reading.counts)
@@ -138,7 +141,7 @@ class _Long:
         return Report(
             {**input_of(self.last), "requests": self.requests, "stretches": len(self.totals)},
             self.last.server, merged_totals(self.totals), dict(self.events),
-            tuple(finding_of(j, number, ranked) for number, j in enumerate(ranked, start=1)),
+            tuple(finding_of(j, number, ranked, self.since) for number, j in enumerate(ranked, start=1)),
             refuted, tuple(self.unknown)[:12], dict(sorted(self.texts.items())),
             details_of(self.worst[1], self.history),
         )  # fmt: skip

@@ -135,3 +135,28 @@ def _creeping(view: View) -> set[int]:
         if len(run) >= 3:
             found.update(id(e) for e in run)
     return found
+
+
+def instructions_end(view: View) -> int:
+    """Where the first user message begins: a cold store that is cut there (no multiple of the alignment); 0 if unknown."""
+    align = view.config(None, "kv_cache_boundary_align_tokens") or 2048
+    cut = [
+        int(e.get("tokens"))
+        for e in view.of("kv_stored")
+        if e.get("reason") == "cold" and e.get("trimmed") and align > 1 and e.get("tokens") % align
+    ]
+    return max(cut, default=0)
+
+
+def opens_again(episode: Episode, view: View) -> bool:
+    """An earlier request without predecessor had a prompt of the same length (within 3 %)."""
+    prompt = episode.prompt or 0
+    if "openings" not in view.memo:
+        view.memo["openings"] = [
+            (r.request, r.prompt_tokens)
+            for r in view.requests
+            if r.prompt_tokens and (r.cached_tokens == 0 or r.disk_hit_tokens)
+        ]
+    openings: list[tuple[int, int]] = view.memo["openings"]
+    end = bisect_left(openings, (episode.request.request, 0))
+    return any(abs(p - prompt) <= max(64, prompt * 0.03) for _, p in openings[max(0, end - 200) : end])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -42,7 +42,8 @@ def judge(view: View) -> list[Judged]:
 def report_of(view: View, judged: Sequence[Judged], *, counterfactuals: bool = False) -> Report:
     """Rank the signs and say what was ruled out and what the input cannot tell."""
     ranked = rank(judged, view.rate)
-    findings = tuple(finding_of(j, number, ranked) for number, j in enumerate(ranked, start=1))
+    since = first_stamps(view)
+    findings = tuple(finding_of(j, number, ranked, since) for number, j in enumerate(ranked, start=1))
     if counterfactuals:
         from triage.counterfactual import proven
 
@@ -54,11 +55,19 @@ def report_of(view: View, judged: Sequence[Judged], *, counterfactuals: bool = F
     )  # fmt: skip
 
 
-def finding_of(judged: Judged, number: int, ranked: Sequence[Judged]) -> Finding:
-    """A ranked sign as the finding of that rank."""
+def first_stamps(view: View) -> dict[int, str]:
+    """Line -> stamp of the rare events, as printed."""
+    return {e.line: e.stamp for events in view.events.values() for e in events if e.stamp is not None}
+
+
+def finding_of(judged: Judged, number: int, ranked: Sequence[Judged], since: Mapping[int, str]) -> Finding:
+    """A ranked sign as the finding of that rank; `since` are stamps by line."""
     mechanism, sign = judged.mechanism, judged.sign
     quantities = dict(sign.figures)
     quantities["severity"] = sign.severity or mechanism.severity
+    stamp = next((since[line] for line in sign.lines if line in since), None)
+    if stamp is not None:
+        quantities["since"] = stamp
     return Finding(
         mechanism.id,
         number,

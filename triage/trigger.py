@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable
 from typing import Final
 
 from triage.episodes import Episode
-from triage.setting import Setting, Trigger, setting_of
+from triage.setting import Setting, Trigger, instructions_end, opens_again, setting_of
 from triage.turns import Alternation, goes_unmissed
 from triage.view import View
 
@@ -241,37 +240,31 @@ def _reply(episode: Episode, setting: Setting) -> Trigger | None:
     if before is not None:
         if abs(common - before.prompt) > limits.reply_slack_tokens:
             return None
-        sure = before.how == "slot"
-    else:
-        if (
-            live - common > limits.unknown_reply_tokens
-            or common < live / 2
-            or _fresh_session(episode, setting)
-        ):
-            return None
-        sure = False
-    return _reply_trigger(episode, sure)
+    elif live - common > limits.unknown_reply_tokens or common < live / 2 or _fresh_session(episode, setting):
+        return None
+    return _reasoning_left_out(episode, setting) or _by_finish(episode)
 
 
-def _reply_trigger(episode: Episode, sure: bool) -> Trigger:
+def _reasoning_left_out(episode: Episode, setting: Setting) -> Trigger | None:
+    """The trace settles it: the prompt closes the think block where the live state goes on thinking."""
+    record = setting.view.reading.trace.get(episode.request.request)
+    row = next((r for r in record.window if r[1] != "=="), None) if record is not None else None
+    if row is None or not row[5].startswith("</think>") or row[3].startswith("</think>"):
+        return None
+    why = "the trace shows `</think>` in the prompt where the live state goes on reasoning"
+    return Trigger("reasoning-retokenised", why, "trace")
+
+
+def _by_finish(episode: Episode) -> Trigger:
     before = episode.previous
     left_out = (episode.prompt or 0) < (episode.live or 0)
-    stopped = before is not None and before.finish == "stop"
-    grade = "turns" if sure else "possible"
+    grade = "turns" if before is not None and before.how == "slot" else "possible"
     others = () if before is not None else ("tail-mismatch-no-rewind",)
-    if left_out or stopped:
-        return Trigger(
-            "reasoning-retokenised",
-            "the prompt parts from the live state where the last reply begins",
-            grade,
-            (*others, "tool-bytes-retokenised"),
-        )
-    return Trigger(
-        "tool-bytes-retokenised",
-        "the tool call came back in other tokens than were sampled",
-        grade,
-        (*others, "reasoning-retokenised"),
-    )
+    if left_out or (before is not None and before.finish == "stop"):
+        why = "the prompt parts from the live state where the last reply begins"
+        return Trigger("reasoning-retokenised", why, grade, (*others, "tool-bytes-retokenised"))
+    why = "the tool call came back in other tokens than were sampled"
+    return Trigger("tool-bytes-retokenised", why, grade, (*others, "reasoning-retokenised"))
 
 
 def _transient(episode: Episode, setting: Setting) -> Trigger | None:
@@ -291,6 +284,13 @@ def _early(episode: Episode, setting: Setting) -> Trigger | None:
             "the conversation went on, but a block near its start changed",
             alternatives=("client-history-rewrite",),
         )
+    end = instructions_end(setting.view)
+    if _traced(episode, setting) and common < end:
+        return Trigger(
+            "client-early-edit",
+            f"the trace shows the first mismatch inside the instructions, which end at {end}",
+            "trace",
+        )
     if _fresh_session(episode, setting):
         return Trigger(
             "client-early-edit",
@@ -299,6 +299,12 @@ def _early(episode: Episode, setting: Setting) -> Trigger | None:
             ("tail-mismatch-no-rewind",),
         )
     return None
+
+
+def _traced(episode: Episode, setting: Setting) -> bool:
+    """A `--trace` record shows where live state and prompt part."""
+    record = setting.view.reading.trace.get(episode.request.request)
+    return record is not None and record.mismatch_first is not None
 
 
 def _fresh_session(episode: Episode, setting: Setting) -> bool:
@@ -330,7 +336,7 @@ def _tail(episode: Episode, setting: Setting) -> Trigger | None:
 def _rewrite(episode: Episode, setting: Setting) -> Trigger | None:
     limits, view = setting.view.limits, setting.view
     shorter = (episode.prompt or 0) < limits.grown_share * (episode.live or 0)
-    if shorter and (_other_flags(episode) or _opens_again(episode, view)):
+    if shorter and (_other_flags(episode) or opens_again(episode, view)):
         return Trigger(
             "unrelated-prompt",
             "another session opens: same length as an earlier first prompt, or other flags",
@@ -346,20 +352,6 @@ def _rewrite(episode: Episode, setting: Setting) -> Trigger | None:
         "possible",
         ("client-early-edit",),
     )
-
-
-def _opens_again(episode: Episode, view: View) -> bool:
-    """An earlier request without predecessor had a prompt of the same length (within 3 %)."""
-    prompt = episode.prompt or 0
-    if "openings" not in view.memo:
-        view.memo["openings"] = [
-            (r.request, r.prompt_tokens)
-            for r in view.requests
-            if r.prompt_tokens and (r.cached_tokens == 0 or r.disk_hit_tokens)
-        ]
-    openings: list[tuple[int, int]] = view.memo["openings"]
-    end = bisect_left(openings, (episode.request.request, 0))
-    return any(abs(p - prompt) <= max(64, prompt * 0.03) for _, p in openings[max(0, end - 200) : end])
 
 
 def _silent(episode: Episode, setting: Setting) -> Trigger | None:

@@ -104,6 +104,15 @@ def test_counterfactual_proves_the_steal():
     assert abs(proof.tokens_saved - first.quantities["avoidable_tokens"]) <= 0.01 * proof.tokens_saved
 
 
+def test_a_trace_settles_what_the_log_leaves_open():
+    """Client "NR" of this capture does not replay the reasoning; by the log alone its tool turns look re-rendered."""
+    folder = CAPTURES / "i-openai-tools"
+    found = triage(read([str(folder / "server.log")], traces=[str(folder / "trace.txt")])).findings
+    assert (found[0].mechanism, found[0].grade) == ("reasoning-retokenised", "trace")
+    assert found[0].quantities["prompt_text_there"] == "</think>"
+    assert "tool-bytes-retokenised" not in {f.mechanism for f in found}
+
+
 def test_an_excerpt_says_that_it_was_not_replayed(tmp_path):
     path = tmp_path / "paste.md"
     path.write_text("live kv cache miss live=70120 prompt=70004 common=70004 reason=token-mismatch\n")
