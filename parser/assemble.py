@@ -66,6 +66,7 @@ class Assembler:
         with collector_paused():
             bulk = Bulk(block, self.joiner.opens.all.values()) if is_bulky(block) else None
             self.joiner.begin_block(bulk)
+            self.shapes.count_batches(block)
             rows: list[Request] = []
             for event in bulk.events() if bulk is not None else block.rows(*block.counts):
                 if event.kind in _RUN_KINDS or not self.runs.all:

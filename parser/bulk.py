@@ -49,6 +49,7 @@ class Bulk:
         self._single: list[pl.DataFrame] = []
         self._chunk_frame, self._decode_frame = block.frame("prefill_chunk"), block.frame("decoding")
         self._contested = contested(self._starts, _spans(block.frame("finish"))) | self._running()
+        self._contested |= _retried(block)
         chunks, decodes = self._chunks(self._chunk_frame), self._decodes(self._decode_frame)
         both = chunks.join(decodes, on="start", how="full", coalesce=True)
         columns = both.select("start", *_CHUNK_COLUMNS, *_DECODE_COLUMNS)
@@ -197,6 +198,12 @@ def contested(
         if count > 1:
             found.add(prompt)
     return found
+
+
+def _retried(block: EventLog) -> set[int]:
+    """P of requests whose decoding began anew (TC6): what they had decoded by then must be seen."""
+    ends = (e.get("span_end") for e in block.rows("tool_repair") if e.rule == "continued")
+    return {end for end in ends if end is not None}
 
 
 def _reached(row: tuple[int, int, int, int], count: str) -> tuple[int, int, int, int]:

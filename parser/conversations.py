@@ -26,6 +26,8 @@ _AHEAD: Final = 64
 #: conversations and checkpoints remembered, so that an endless log needs bounded memory
 _REMEMBERED: Final = 4096
 _TALKS: Final = 256
+#: how often, in requests, old entries are dropped
+_SWEEP: Final = 256
 _BY_LENGTH: Final = "guess by length: it outgrows that conversation's last turn by least"
 
 
@@ -110,8 +112,9 @@ class Conversations:
             self._files[row.hit_file] = parent
         if row.evict_stored and before is not None and row.evicted_live_tokens is not None:
             self._left[row.evicted_live_tokens] = before.request
-        for table in (self._left, self._files, self._resumed):
-            _bound(table)
+        if not row.request % _SWEEP:
+            for table in (self._left, self._files, self._resumed, self._of):
+                _bound(table)
 
     # -- naming --------------------------------------------------------------------------------------------
 
@@ -132,7 +135,6 @@ class Conversations:
         set_losses(row, kept)
         if row.slot is not None:
             self._resident[row.slot] = row.request
-        _bound(self._of)
         return row
 
     def _find(self, link: _Link) -> tuple[_Talk | None, int | None, str]:

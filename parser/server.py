@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from parser.event import Event
+from parser.eventlog import EventLog
 from parser.hearsay import Hearsay
 from parser.reading import Evidence, Server
 from parser.runs import Run
@@ -104,7 +106,8 @@ class Shapes:
     open: dict[str, list[Shape]] = field(default_factory=lambda: {k: list(v) for k, v in _BY_KIND.items()})
     told: set[str] = field(default_factory=set)
     families: dict[str, Evidence] = field(default_factory=dict)
-    most_batched: int = 0
+    most_batched: int = 0  # requests in one decode batch
+    most_slots: int = 0  # highest slot that an RT1 line names, and one
     misses: int = 0
     evict_stores: int = 0
     long_hits: int = 0
@@ -123,6 +126,12 @@ class Shapes:
         if kind not in self.told:
             self._family(event)
 
+    def count_batches(self, block: EventLog) -> None:
+        """BT1 lines: a batch of k is k slots at least."""
+        if block.counts.get("decode_batch"):
+            most = block.frame("decode_batch")["count"].max()
+            self.most_batched = max(self.most_batched, most if isinstance(most, int) else 0)
+
     def _family(self, event: Event) -> None:
         family = family_of(event)
         if family is None:
@@ -139,6 +148,8 @@ class Shapes:
             self.evict_stores += 1
         elif event.kind == "kv_hit" and not event.get("consumed"):
             self.long_hits += (event.get("tokens") or 0) > self.cold_max > 0
+        elif event.kind == "slot_evicting":
+            self.most_slots = max(self.most_slots, (event.get("slot") or 0) + 1)
         elif event.rule == "kv_disk" and event.get("cold_max") is not None:
             self.cold_max = event.get("cold_max")
 
@@ -212,7 +223,7 @@ def server_of(
     profile, sure = _profile(shapes, rule, evidence)
     if rule is not None and slots != 1:
         config["scheduler"] = "common-prefix" if rule == "old" else "reuse-aware"
-    family = _family(shapes, trace, evidence)
+    family = _family(shapes, trace, evidence) or _told_family(hearsay, evidence)
     return Server(profile, sure, slots, family, config, tuple(evidence))
 
 
@@ -254,7 +265,14 @@ def _slots(
                 Evidence(f"slots={run.slots}", "start lines of the last run", grade, run.first_line)
             )
             return run.slots
-    least = max([overlap, shapes.most_batched, *(max(run.persisted, default=-1) + 1 for run in runs)])
+    least = max(
+        [
+            overlap,
+            shapes.most_batched,
+            shapes.most_slots,
+            *(max(run.persisted, default=-1) + 1 for run in runs),
+        ]
+    )
     option = config.get("batched_session")
     if isinstance(option, int) and option >= least:
         evidence.append(Evidence(f"slots={option}", "an option somebody names", "option"))
@@ -275,6 +293,23 @@ def _family(shapes: Shapes, trace: Iterable[TraceRequest], evidence: list[Eviden
         return None
     evidence += shapes.families.values()
     return next(iter(shapes.families)) if len(shapes.families) == 1 else _strongest(shapes)
+
+
+#: a report names its model: `Model: NAME` or a GGUF file
+_MODEL: Final = re.compile(r"\bmodel\s*[:=]\s*[\w .-]{2,60}|[\w.-]{2,80}\.gguf\b", re.IGNORECASE)
+
+
+def _told_family(hearsay: Iterable[Hearsay], evidence: list[Evidence]) -> str | None:
+    """The family of the one model that a report's prose names; the weakest evidence there is."""
+    told: dict[str, Evidence] = {}
+    for one in hearsay:
+        for said in _MODEL.findall(one.text[:4000]) if one.kind == "prose" else ():
+            named = _by_name(said)
+            if named is not None:
+                why = "the report names the model"
+                told.setdefault(named[0], Evidence(f"family={named[0]}", why, "prose", one.line))
+    evidence += told.values()
+    return next(iter(told)) if len(told) == 1 else None
 
 
 def _strongest(shapes: Shapes) -> str:
