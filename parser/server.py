@@ -307,7 +307,7 @@ def _told_family(hearsay: Iterable[Hearsay], evidence: list[Evidence]) -> str | 
             named = _by_name(said)
             if named is not None:
                 why = "the report names the model"
-                told.setdefault(named[0], Evidence(f"family={named[0]}", why, "prose", one.line))
+                told.setdefault(named[0], Evidence(f"family={named[0]}", why, "option", one.line))
     evidence += told.values()
     return next(iter(told)) if len(told) == 1 else None
 
