@@ -16,6 +16,7 @@ from textual.worker import Worker, WorkerState, get_current_worker
 from parser.errors import Ds4scopeError
 from parser.request import Request
 from triage.finding import Finding
+from tui.aside import aside
 from tui.dump import screen_text
 from tui.feed import Feed, News, Wanted
 from tui.findings import Findings
@@ -111,7 +112,7 @@ class TimelineApp(App[None]):
 
     def _start_reading(self) -> None:
         self._reader = self.run_worker(
-            self._read, group="reading", thread=True, exclusive=True, exit_on_error=False
+            aside(self._read), group="reading", exclusive=True, exit_on_error=False
         )
 
     def _read(self) -> None:
@@ -125,7 +126,7 @@ class TimelineApp(App[None]):
         """Run `work` in a thread; one at a time, a new one cancels the old."""
         self.work, self.share = name, None
         self._worker = self.run_worker(
-            work, name=name, group="work", thread=True, exclusive=True, exit_on_error=False
+            aside(work), name=name, group="work", exclusive=True, exit_on_error=False
         )
         self.main.renew_top()
 

@@ -62,7 +62,12 @@ async def test_reading_can_be_stopped(opened, three_chats, monkeypatch, tmp_path
     long.write_bytes(three_chats.read_bytes() * 3)
     monkeypatch.setattr("tui.feed._LONG", 1000)
     go_on = threading.Event()
-    monkeypatch.setattr("tui.feed.follow", lambda *_: iter(() if go_on.wait(20) else ()))
+
+    def never(*_):
+        go_on.wait(20)
+        yield from ()
+
+    monkeypatch.setattr("tui.feed.follow", never)
     app = TimelineApp(Wanted((str(long),)))
     async with app.run_test() as pilot:
         await _until(lambda: len(app.session.scene.table) > 0)  # its beginning
