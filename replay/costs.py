@@ -72,10 +72,6 @@ class FittedCosts:
         """Parse, render and tokenise, before queueing."""
         return self.admit_token_s.value * prompt
 
-    def start_s(self, prompt: int) -> float:
-        """Nothing: what a log shows of it is in the pauses between requests."""
-        return 0.0
-
     def prefill_s(self, start: int, end: int) -> float:
         """Positions `start..end`; a token at position x takes `token + slope * x`, so it is additive."""
         return self.token_s.value * (end - start) + self.token_slope_s.value * (end * end - start * start) / 2

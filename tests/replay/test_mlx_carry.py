@@ -404,9 +404,6 @@ class Faster:
     def admit_s(self, prompt):
         return COSTS.admit_s(prompt // self.n)
 
-    def start_s(self, prompt):
-        return COSTS.start_s(prompt // self.n)
-
     def prefill_s(self, start, end):
         return COSTS.prefill_s(start, end) / self.n
 
