@@ -197,7 +197,19 @@ def test_running_out_of_memory_on_the_way_is_said_in_plain_words(monkeypatch):
 
 def test_the_json_fits_its_schema():
     log = "fixtures/captures/f-regenerate-glm-2slots/server.log"
-    words = [sys.executable, "-m", "ds4scope", "replay", log, "--format", "json", "--backend", "mlx", "--scale", "64"]
+    words = [
+        sys.executable,
+        "-m",
+        "ds4scope",
+        "replay",
+        log,
+        "--format",
+        "json",
+        "--backend",
+        "mlx",
+        "--scale",
+        "64",
+    ]
     run = subprocess.run([*words, "--device", "cpu"], capture_output=True, text=True, cwd=ROOT, check=False)
     document = json.loads(run.stdout)
     schema = json.loads((ROOT / "docs/schemas/replay.schema.json").read_text())
