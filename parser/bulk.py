@@ -21,9 +21,14 @@ if TYPE_CHECKING:
 
 #: bulk lines of a block below which columns do not pay
 FEW = 2_000
+#: lines without a known start, in one block, that go one by one
+STRAY = 4_000
 _DAY = 86_400.0
+_NEVER: Final = (1 << 62) - 1
 
 
+#: (seq, C, P, n) of a line with a span.
+Span4 = tuple[int, int, int, int]
 #: What a block's bulk lines say of one request, by column.
 Reduced = tuple[Any, ...]
 _CHUNK_COLUMNS: Final = (
@@ -48,7 +53,9 @@ class Bulk:
         self._starts = sorted(spans) + starts
         self._single: list[pl.DataFrame] = []
         self._chunk_frame, self._decode_frame = block.frame("prefill_chunk"), block.frame("decoding")
-        self._contested = contested(self._starts, _spans(block.frame("finish"))) | self._running()
+        ends = _spans(block.frame("finish"))
+        self._ends = finished_at(self._starts, ends)
+        self._contested = contested(self._starts, ends) | self._running()
         self._contested |= _retried(block)
         chunks, decodes = self._chunks(self._chunk_frame), self._decodes(self._decode_frame)
         both = chunks.join(decodes, on="start", how="full", coalesce=True)
@@ -113,27 +120,35 @@ class Bulk:
         """Lines with the seq of their request's start in `start`; the others are put aside."""
         import polars as pl
 
-        starts = pl.DataFrame(
-            self._starts,
-            schema={"start": pl.Int64, "c": pl.Int64, "p": pl.Int64, "n": pl.Int64},
-            orient="row",
-        ).with_columns(seq=pl.col("start"))
-        starts = starts.filter(~pl.col("p").is_in(list(self._contested))).select("seq", "start", *by)
+        names = ("start", "c", "p", "n", "end")
+        rows = [
+            (*start, self._ends.get(start[0])) for start in self._starts if start[2] not in self._contested
+        ]
+        starts = pl.DataFrame(rows, schema=dict.fromkeys(names, pl.Int64), orient="row")
+        starts = starts.with_columns(seq=pl.col("start")).select("seq", "start", "end", *by)
         found = keyed.join_asof(
             starts.sort("seq"), on="seq", by=by, strategy="backward", check_sortedness=False
         )
+        # a line behind the finish line of its request is not its own
+        found = found.with_columns(
+            start=pl.when(pl.col("seq") < pl.col("end").fill_null(_NEVER)).then("start")
+        )
         lost = found.filter(pl.col("start").is_null())
         if len(lost):
-            open_p = pl.col("p").is_in(list(self._contested))
-            ends = lost.filter(~open_p).group_by(by, maintain_order=True)
-            few = pl.concat([ends.first(), ends.last()]).select(lost.columns).unique("seq")
-            kept = pl.concat([lost.filter(open_p), few]).sort("seq")
-            self._single.append(
-                kept.select(
-                    self._chunk_frame.columns if "done" in kept.columns else self._decode_frame.columns
-                )
-            )
+            columns = [name for name in keyed.columns if name not in ("p", "c")]
+            self._single.append(self._thinned(lost, by).select(columns))
         return found.filter(pl.col("start").is_not_null())
+
+    def _thinned(self, lost: pl.DataFrame, by: list[str]) -> pl.DataFrame:
+        """Lines without a start go one by one; of very many (a log of chunk lines alone) first and last."""
+        import polars as pl
+
+        if len(lost) <= STRAY:
+            return lost
+        open_p = pl.col("p").is_in(list(self._contested))
+        ends = lost.filter(~open_p).group_by(by, maintain_order=True)
+        few = pl.concat([ends.first(), ends.last()]).select(lost.columns).unique("seq")
+        return pl.concat([lost.filter(open_p), few]).sort("seq")
 
 
 def _second() -> pl.Expr:
@@ -179,15 +194,13 @@ def _reduced_decodes(found: pl.DataFrame) -> pl.DataFrame:
     )  # fmt: skip
 
 
-def _spans(frame: pl.DataFrame) -> list[tuple[int, int, int, int]]:
+def _spans(frame: pl.DataFrame) -> list[Span4]:
     """(seq, C, P, n) of lines with a whole span, in file order."""
     rows = frame.select("seq", "span_start", "span_end", "span_tokens").drop_nulls()
     return [(seq, start, end, tokens) for seq, start, end, tokens in rows.iter_rows()]
 
 
-def contested(
-    starts: Iterable[tuple[int, int, int, int]], ends: Iterable[tuple[int, int, int, int]]
-) -> set[int]:
+def contested(starts: Iterable[Span4], ends: Iterable[Span4]) -> set[int]:
     """P of requests that were open at once with another of that P: spans do not tell their lines apart."""
     found: set[int] = set()
     running: dict[int, int] = {}
@@ -197,6 +210,20 @@ def contested(
         running[prompt] = count
         if count > 1:
             found.add(prompt)
+    return found
+
+
+def finished_at(starts: Iterable[Span4], ends: Iterable[Span4]) -> dict[int, int]:
+    """seq of the finish line by seq of the start: the first of that span behind it, each for one start."""
+    found: dict[int, int] = {}
+    running: dict[tuple[int, int, int], list[int]] = {}
+    both = merge(((*one, True) for one in starts), ((*one, False) for one in ends), key=lambda one: one[0])
+    for seq, cached, prompt, new, begins in both:
+        mine = running.setdefault((cached, prompt, new), [])
+        if begins:
+            mine.append(seq)
+        elif mine:
+            found[mine.pop(0)] = seq
     return found
 
 

@@ -256,7 +256,7 @@ class Joiner:
             if rebuilt is not None:
                 rebuilt.last, rebuilt.last_at = event.seq, at
             return
-        opened = self.opens.in_prefill(span, event, at) or self._guess(span)
+        opened = self.opens.in_prefill(span, event, at) or self.opens.any(span) or self._guess(span)
         if opened is None:
             opened = self._unprinted(event, at, span)
         with_chunk(opened, event, at)
