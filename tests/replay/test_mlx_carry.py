@@ -28,6 +28,7 @@ from replay.config import ServerConfig
 from replay.decisions import Decoded, EvictedFile, Missed, Prefilled, Restored, Rewound, Stored
 from replay.models.model import IMAGE_ROW
 from replay.models.scale import Scale
+from replay.profiles import PROFILES
 from replay.rope import Piece, cut, length
 from replay.server import replay
 from replay.sizes import LinearSizes
@@ -317,6 +318,26 @@ def test_an_image_is_rows_of_its_own_wherever_the_effective_prompt_puts_it():
     assert [int(n) for n in (mine != theirs).nonzero()[0]] == list(range(55, 65))
     shifted = tokens.of((Piece("w", 0, 45), Piece("i", 0, 30)), 1)
     assert (shifted[45:] == mine[50:]).all()
+
+
+def test_a_changed_image_is_no_reuse_and_an_unchanged_one_is():
+    """R3.10: the same text with another image in it; the tensors hold the rows of the first one."""
+    segments = {name: Segment(name, 60) for name in ("ask", "say", "more")}
+    cat, dog = (Image(20, 16, name) for name in ("cat", "dog"))
+    first = Asked(1, (Piece("ask", 0, 60),), (Piece("say", 0, 60),), 60, images=(cat,), arrival_s=0.0)
+    whole = (*first.prompt, *first.reply, Piece("more", 0, 60))
+    again = Asked(2, whole, images=(cat,), after=1)
+    other = Asked(3, whole, images=(dog,), after=2)
+    config = replace(PROFILES["ds4-2026-09-vision"], slots=1, ctx=4096, kv_disk=False)
+    workload = Workload(segments, (first, again, other))
+    log, outcome = decided(workload, config)
+    assert [row.cached_tokens for row in outcome.requests] == [0, 120, 0]
+    result = carry_out(workload, [config], log, outcome, TensorOptions(device="cpu", samples=None))
+    assert result.agree
+    begun = next(i for i, row in enumerate(log) if isinstance(row, Prefilled) and row.request == 3)
+    log[begun] = replace(log[begun], start=120)  # a server that looks at the text only
+    named = carry_out(workload, [config], log, outcome, TensorOptions(device="cpu", samples=0)).unsound
+    assert "120 reused tokens are claimed, the cache holds 180, 20 of them the prompt's" in named[0].why
 
 
 @given(st.integers(0, 500), st.integers(1, 500), st.integers(0, 90), st.integers(1, 90))
