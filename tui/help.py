@@ -10,7 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen
 
 from tui.glyphs import Glyphs
-from tui.keys import ALL_KEYS, APP_KEYS, COMPARE_KEYS, MAIN_KEYS, TIMELINE_KEYS, Key
+from tui.keys import APP_KEYS, COMPARE_KEYS, MAIN_KEYS, TIMELINE_KEYS, Key
 from tui.palette import Palette
 from tui.panes import TextPane
 from tui.words import Line
@@ -62,9 +62,31 @@ def help_lines(glyphs: Glyphs, shown_key: Callable[[Key], str]) -> list[Line]:
     return lines
 
 
-def key_ids() -> list[str]:
-    """All names that `keys.toml` knows."""
-    return [key.id for key in ALL_KEYS]
+def key_table() -> str:
+    """The keys as a Markdown table, for docs/timeline.md (a test holds the page to it)."""
+    rows = ["| key | what it does | name in `keys.toml` |", "|---|---|---|"]
+    for title, keys in _GROUPS:
+        rows.append(f"| **{title}** | | |")
+        rows += [f"| {_written(key)} | {key.text} | `{key.id}` |" for key in keys]
+    return "\n".join(rows)
+
+
+def _written(key: Key) -> str:
+    return " ".join(f"`{_SIGN_OF.get(one, one)}`" for one in key.keys.split(","))
+
+
+_SIGN_OF: Final = {
+    "plus": "+",
+    "minus": "-",
+    "equals_sign": "=",
+    "slash": "/",
+    "colon": ":",
+    "question_mark": "?",
+    "circumflex_accent": "^",
+    "dollar_sign": "$",
+    "right_square_bracket": "]",
+    "left_square_bracket": "[",
+}
 
 
 class Help(ModalScreen[None]):

@@ -199,6 +199,10 @@ class FindingsPane(OptionList):
     ]
     DEFAULT_CSS = """
     FindingsPane, FindingsPane:focus { height: 1fr; border: none; background: $background; }
+    FindingsPane > .option-list--option-highlighted,
+    FindingsPane:focus > .option-list--option-highlighted {
+        background: $foreground 10%; text-style: none; color: $foreground;
+    }
     """
 
     def show(self, entries: Sequence[Sequence[Line]], palette: Palette) -> None:

@@ -3,7 +3,7 @@
 from tui.ask import Ask
 from tui.contest import Policies
 from tui.dump import screen_text
-from tui.help import Help
+from tui.help import Help, key_table
 from tui.keys import ALL_KEYS, APP_KEYS, COMPARE_KEYS, MAIN_KEYS, TIMELINE_KEYS
 
 
@@ -195,3 +195,8 @@ def test_ids_and_keys_are_unique_on_each_screen():
     for keys in ((*TIMELINE_KEYS, *MAIN_KEYS, *APP_KEYS), (*COMPARE_KEYS, *APP_KEYS)):
         pressed = [one for key in keys for one in key.keys.split(",")]
         assert len(set(pressed)) == len(pressed)
+
+
+def test_the_documented_keys_are_the_bound_ones(fixtures):
+    page = (fixtures.parent / "docs" / "timeline.md").read_text(encoding="utf-8")
+    assert key_table() in page

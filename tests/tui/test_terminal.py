@@ -55,7 +55,7 @@ class Terminal:
     def text(self):
         return "\n".join(self.screen.display)
 
-    def wait_for(self, text, seconds=40):
+    def wait_for(self, text, seconds=90):
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             if select.select([self.master], [], [], 0.1)[0]:
