@@ -17,9 +17,13 @@ from parser.request import Request
 from replay.strings import successors
 
 _SWEEPS = 200
+#: seconds; starts that move less have settled
+_STILL = 1e-5
+#: seconds; two times that differ by less are one
+_SAME = 1e-9
 #: chunk or decoding lines beyond this number are not used to order requests
 _MOST_LINES = 200_000
-#: ways through all lines until their order holds
+#: ways through all rules until they hold
 _ROUNDS = 50
 
 
@@ -128,13 +132,40 @@ def _lasted(request: Request) -> float:
 
 
 def _narrow(out: Spans) -> None:
-    """A line stands after those above it: both ways through all starts and ends."""
-    marks = _marks(out)
-    _forward(out.low, marks)
-    _backward(out.high, marks)
-    for i, (low, high) in enumerate(zip(out.low, out.high, strict=True)):
-        if low is not None and high is not None and low > high:
-            out.low[i] = out.high[i] = (low + high) / 2
+    """A line stands after those above it: raise the earliest starts and lower the latest until all lines do."""
+    low, high, order = out.low, out.high, _order(out)
+    for _ in range(_ROUNDS):
+        moved = [_raise(low, rule) for rule in order]
+        moved += [_lower(high, rule) for rule in reversed(order)]
+        if not any(moved):
+            break
+    for i, (early, late) in enumerate(zip(low, high, strict=True)):
+        if early is not None and late is not None and early > late:
+            low[i] = high[i] = (early + late) / 2
+
+
+def _raise(low: list[float | None], rule: tuple[int, int, float]) -> bool:
+    one, other, apart = rule
+    least, now = (low[one] or 0.0) + apart, low[other] or 0.0
+    low[other] = max(now, least)
+    return least > now + _SAME
+
+
+def _lower(high: list[float | None], rule: tuple[int, int, float]) -> bool:
+    one, other, apart = rule
+    most, now = (high[other] or 0.0) - apart, high[one] or 0.0
+    high[one] = min(now, most)
+    return most < now - _SAME
+
+
+def _order(out: Spans) -> list[tuple[int, int, float]]:
+    """What the order of the lines says, in it: (index, other index, seconds that the other one's start is after
+    its own at least, below 0 for before). Of a pair, what says most."""
+    rules: dict[tuple[int, int], float] = {}
+    for (_, one, after), (_, other, later) in pairwise(_marks(out)):
+        if one != other:
+            rules[one, other] = max(rules.get((one, other), float("-inf")), after - later)
+    return [(one, other, apart) for (one, other), apart in rules.items()]
 
 
 def _marks(out: Spans) -> list[tuple[int, int, float]]:
@@ -143,30 +174,6 @@ def _marks(out: Spans) -> list[tuple[int, int, float]]:
     ends = [(out.last[i], i, out.lasted[i]) for i in known]
     lines = [line for line in out.between if out.low[line[1]] is not None]
     return sorted([*((out.began[i], i, 0.0) for i in known), *ends, *lines])
-
-
-def _forward(low: list[float | None], marks: Sequence[tuple[int, int, float]]) -> None:
-    """Raise the earliest starts until every line is as late as the one above it."""
-    for _ in range(_ROUNDS):
-        now, moved = float("-inf"), False
-        for _, index, after in marks:
-            now = max(now, (low[index] or 0.0) + after)
-            moved = moved or now - after > (low[index] or 0.0) + 1e-9
-            low[index] = max(low[index] or 0.0, now - after)
-        if not moved:
-            return
-
-
-def _backward(high: list[float | None], marks: Sequence[tuple[int, int, float]]) -> None:
-    """Lower the latest starts until every line is as early as the one below it."""
-    for _ in range(_ROUNDS):
-        now, moved = float("inf"), False
-        for _, index, after in reversed(marks):
-            now = min(now, (high[index] or 0.0) + after)
-            moved = moved or now - after < (high[index] or 0.0) - 1e-9
-            high[index] = min(high[index] or 0.0, now - after)
-        if not moved:
-            return
 
 
 def settle(out: Spans, after: Mapping[int, int]) -> list[float | None]:
@@ -187,14 +194,15 @@ class _Settling:
         ]
         self.following = {before: index for index, before in after.items()}
         self.first = next((i for i in range(len(self.starts)) if i not in after), 0)
-        self.marks = _marks(out)
-        self.places: dict[int, list[int]] = {}
-        for place, (_, index, _) in enumerate(self.marks):
-            self.places.setdefault(index, []).append(place)
-        for _ in range(_SWEEPS if len(self.starts) < 2000 else _SWEEPS // 20):
+        self.above: dict[int, list[tuple[int, float]]] = {}
+        self.below: dict[int, list[tuple[int, float]]] = {}
+        for one, other, apart in _order(out):
+            self.above.setdefault(other, []).append((one, apart))
+            self.below.setdefault(one, []).append((other, apart))
+        for _ in range(_SWEEPS):
             pause = self._usual_pause()
-            for index in range(len(self.starts)):
-                self._balance(index, pause)
+            if max((self._balance(index, pause) for index in range(len(self.starts))), default=0.0) < _STILL:
+                break
 
     def _usual_pause(self) -> float:
         pauses = [
@@ -204,11 +212,14 @@ class _Settling:
         ]
         return max(0.0, median(pauses)) if pauses else 0.0
 
-    def _balance(self, index: int, pause: float) -> None:
-        aim = self._aim(index, pause)
+    def _balance(self, index: int, pause: float) -> float:
+        """How far it moved."""
+        aim, was = self._aim(index, pause), self.starts[index]
         low, high = self._room(index)
-        if aim is not None and low <= high:
-            self.starts[index] = min(max(aim, low), high)
+        if aim is None or was is None or low > high:
+            return 0.0
+        self.starts[index] = now = min(max(aim, low), high)
+        return abs(now - was)
 
     def _aim(self, index: int, pause: float) -> float | None:
         before, behind = self.after.get(index), self.following.get(index)
@@ -227,15 +238,7 @@ class _Settling:
         low, high = self.out.low[index], self.out.high[index]
         if low is None or high is None:
             return 1.0, 0.0
-        for place in self.places[index]:
-            after = self.marks[place][2]
-            if place and (above := self._at(place - 1, index)) is not None:
-                low = max(low, above - after)
-            if place + 1 < len(self.marks) and (below := self._at(place + 1, index)) is not None:
-                high = min(high, below - after)
+        starts = self.starts
+        low = max(low, *((starts[i] or 0.0) + apart for i, apart in self.above.get(index, ())), low)
+        high = min(high, *((starts[i] or 0.0) - apart for i, apart in self.below.get(index, ())), high)
         return low, high
-
-    def _at(self, place: int, index: int) -> float | None:
-        _, other, after = self.marks[place]
-        start = self.starts[other]
-        return None if start is None or other == index else start + after
