@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Final
 
-from parser.beside import Traces, Usage, read_usage, with_trace
+from parser.beside import Traces, Usage, pasted_records, read_usage, with_trace
 from parser.bulk import Bulk, is_bulky
 from parser.clock import Clock, Stamp, first_year, start_interval
 from parser.conversations import Conversations
@@ -76,6 +76,12 @@ class Assembler:
                 self.shapes.feed(event)
                 self.joiner.feed(event)
             return rows + self._release(final=False)
+
+    def hear(self, heard: list[Hearsay]) -> list[Hearsay]:
+        """What a report says in other words, before its lines: options, pieces of trace records."""
+        self.heard += heard
+        self.traces.add(pasted_records(heard))
+        return heard
 
     def finish(self) -> list[Request]:
         """The input ends."""
@@ -163,11 +169,13 @@ def whole(asked: Asked) -> Reading:
     inputs, assembler = Inputs(asked), _assembler(asked)
     blocks: list[EventLog] = []
     requests: list[Request] = []
+    heard: list[Hearsay] = []
     for block in inputs.blocks():
+        heard += assembler.hear(inputs.heard())
         requests += assembler.feed(block)
         blocks.append(block)
     requests += assembler.finish()
-    return _reading(inputs, assembler, EventLog.joined(blocks), requests)
+    return _reading(inputs, assembler, EventLog.joined(blocks), requests, heard)
 
 
 def segments(asked: Asked, through: Through | None = None) -> Iterator[Reading]:
@@ -175,8 +183,9 @@ def segments(asked: Asked, through: Through | None = None) -> Iterator[Reading]:
     inputs, assembler = Inputs(asked), _assembler(asked)
     blocks = inputs.blocks()
     for block in through(blocks, inputs.sources) if through is not None else blocks:
-        yield _reading(inputs, assembler, block, assembler.feed(block))
-    yield _reading(inputs, assembler, EventLog([]), assembler.finish())
+        heard = assembler.hear(inputs.heard())
+        yield _reading(inputs, assembler, block, assembler.feed(block), heard)
+    yield _reading(inputs, assembler, EventLog([]), assembler.finish(), [])
 
 
 def _assembler(asked: Asked) -> Assembler:
@@ -187,10 +196,10 @@ def _assembler(asked: Asked) -> Assembler:
     return Assembler(traces, usage, asked.year)
 
 
-def _reading(inputs: Inputs, assembler: Assembler, log: EventLog, requests: list[Request]) -> Reading:
+def _reading(
+    inputs: Inputs, assembler: Assembler, log: EventLog, requests: list[Request], heard: list[Hearsay]
+) -> Reading:
     trace, assembler.trace = assembler.trace, {}
-    heard = inputs.heard()
-    assembler.heard += heard
     return Reading(
         sources=inputs.names, kind=inputs.kind, events=log, requests=requests,
         runs=[run.frozen() for run in assembler.runs.all], hearsay=heard, counts=dict(log.counts),

@@ -8,11 +8,12 @@ from typing import Any, Final
 
 from parser.clock import Stamp
 from parser.errors import InputError
+from parser.hearsay import Hearsay
 from parser.opens import Open
 from parser.request import Request
 from parser.rows import file_name
 from parser.sources import find_sources, iter_blocks
-from parser.trace import TraceRequest
+from parser.trace import TraceRequest, set_key
 
 #: the header of a record is written in the second of `prompt start`, or the one before
 _SECONDS_APART: Final = 2
@@ -22,8 +23,12 @@ class Traces:
     """Records of all `--trace` files by (C, P); each is given once (log-formats 7.3)."""
 
     def __init__(self, records: Sequence[TraceRequest]) -> None:
-        self.records = records
+        self.records = list(records)
         self._left: dict[tuple[int | None, int | None], list[TraceRequest]] = defaultdict(list)
+        self.add(records)
+
+    def add(self, records: Iterable[TraceRequest]) -> None:
+        """More records, as reports show them."""
         for record in records:
             whole = record.effective_prompt_tokens
             whole = record.prompt_tokens if whole is None else whole
@@ -45,6 +50,18 @@ class Traces:
         best = min(fits, key=lambda record: (_differs(record, opened.row), record.file, record.id))
         left.remove(best)
         return best
+
+
+def pasted_records(heard: Iterable[Hearsay]) -> list[TraceRequest]:
+    """Pieces of `--trace` records that a report shows: what their key lines say."""
+    records = []
+    for one in heard:
+        if one.kind == "trace":
+            record = TraceRequest(0, "", line=one.line)
+            for key, value in one.fields.items():
+                set_key(record, key.encode(), str(value).encode())
+            records.append(record)
+    return records
 
 
 def _same_second(record: TraceRequest, stamp: str | None) -> bool:

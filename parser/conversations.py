@@ -187,6 +187,8 @@ class Conversations:
         """
         row, prompt = link.row, _prompt(link.row)
         resident = set(self._resident.values())
+        if link.before is not None and _common(row) is None and row.evicted_live_tokens:
+            resident.discard(link.before.request)  # no miss line says that it parts from its slot's state
         floor, speaks = _common(row) or row.cached_tokens or 0, _speaks(row)
         fits = [
             (0 if talk.prompt == prompt else prompt - talk.length, talk)

@@ -281,6 +281,12 @@ _RESULT_FIELDS: Final = {
 }  # fmt: skip
 
 
+def set_key(record: TraceRequest, key: bytes, value: bytes) -> None:
+    """Set what a key line of header, decision or result says; unknown keys are left out."""
+    for known in (_HEADER_KEYS, _DECISION_KEYS, _RESULT_FIELDS):
+        _set(record, known, key, value)
+
+
 def _set(record: TraceRequest, known: dict[bytes, tuple[str, type]], key: bytes, value: bytes) -> None:
     """Set the field that a key line names; a value that is not of its type stays unknown."""
     if key not in known:
