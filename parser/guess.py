@@ -29,19 +29,33 @@ class SlotGuess:
         self._busy: list[tuple[int, int]] = []  # heap of (last line, excerpt) of the requests that run
         self._used = 0  # slots that were empty when a request came
         self._against = {"old": 0, "new": 0}
+        self._by_place: dict[int, int] = {}  # trace record -> visit
         self._visits: list[Visit] = []
         self._search: SlotSearch | None = None
 
     def add(self, opened: Open) -> None:
         """One more request, in order of first lines."""
         partial = self.run.place != "log"
-        visit = visit_of(opened, self._count, silent=self.silent, partial=partial)
+        visit = visit_of(opened, self._count, silent=self.silent, partial=partial, after=self._after(opened))
         if not partial:
             known_zeros(opened.row, visit.needs)
         self.waiting[self._count] = opened
         self._count += 1
         self._visits.append(visit)
         self._watch(visit)
+
+    def _after(self, opened: Open) -> int | None:
+        """The visit whose prompt this one's begins with, by the trace: what a hit in memory extends."""
+        record = opened.trace
+        if record is None:
+            return None
+        self._by_place[record.place] = self._count
+        in_memory = opened.row.source in ("memory-token", "memory-text")
+        return (
+            self._by_place.get(record.parent)
+            if in_memory and record.extends and record.parent is not None
+            else None
+        )
 
     def _watch(self, visit: Visit) -> None:
         """Who runs beside it, and whether it was sent where each scheduler would not send it."""

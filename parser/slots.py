@@ -24,6 +24,7 @@ _NOT_LATEST: Final = 0.2
 _OTHER_ID: Final = 2.0  # a label that is not the slot id that a line prints
 _ABANDONED: Final = 1.0
 _OTHER_CLIENT: Final = 0.5
+_OTHER_TEXT: Final = 8.0  # a trace shows that another request's text begins this one
 _NEW_SLOT: Final = 2.5
 _NOT_PERSISTED: Final = 6.0
 _WIDTH: Final = 64  # assignments kept
@@ -167,6 +168,8 @@ class SlotSearch:
         if (before.last if before.end is None else before.end) >= visit.begin:
             return _BUSY
         cost = left_cost(before, visit.needs) + (_ABANDONED if before.end is None else 0.0)
+        if visit.after is not None and visit.after != last:
+            cost += _OTHER_TEXT
         if visit.hit and before.speaks != visit.speaks:
             cost += _OTHER_CLIENT
         if visit.needs and visit.common is not None and (visit.common == 0) != before.failed:

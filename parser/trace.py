@@ -81,6 +81,7 @@ class TraceRequest:
     events: list[str] = field(default_factory=list)
     shared_events: bool = False
     line: int = 0
+    place: int = -1  # its own place in the reading order
 
 
 def read_traces(paths: Sequence[str], *, max_bytes: int | None = None) -> list[TraceRequest]:
@@ -171,6 +172,7 @@ class _Reader:
         self._held.append(raw)
         _set(self._record, _HEADER_KEYS, key[1], key[2])
         if key[1] == _LAST_KEY:
+            self._record.place = len(self.records)
             self.records.append(self._record)
             self.open[self._record.id] = self._record
             self.last_id = self._record.id

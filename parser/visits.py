@@ -39,9 +39,10 @@ class Visit:
     speaks: tuple[str, ...]  # api and flags that a conversation keeps
     slot: int | None
     excerpt: int
+    after: int | None = None  # the visit whose text a trace shows as the beginning of this one's
 
 
-def visit_of(opened: Open, index: int, *, silent: bool, partial: bool) -> Visit:
+def visit_of(opened: Open, index: int, *, silent: bool, partial: bool, after: int | None = None) -> Visit:
     """`silent`: builds before 2026-05-14 print no miss line, so that its absence says nothing.
 
     `partial`: an excerpt, in which any line may have been left out.
@@ -55,7 +56,7 @@ def visit_of(opened: Open, index: int, *, silent: bool, partial: bool) -> Visit:
         failed=not ended or opened.dead or opened.reset, stopped=row.finish == "stop",
         interrupted=row.error == "decode interrupted", cold=not row.cached_tokens,
         hit=bool(row.cached_tokens) and row.source not in ("cold", "disk-text"), speaks=_speaks(opened),
-        slot=opened.episode.slot if opened.episode else None, excerpt=row.excerpt,
+        slot=opened.episode.slot if opened.episode else None, excerpt=row.excerpt, after=after,
     )  # fmt: skip
 
 

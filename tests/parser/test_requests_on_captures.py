@@ -17,7 +17,7 @@ FOLDERS = sorted(path.parent for path in CAPTURES.rglob("server.log"))
 IDS = [str(folder.relative_to(CAPTURES)) for folder in FOLDERS]
 TRACED = [folder for folder in FOLDERS if list(folder.glob("trace*.txt"))]
 #: two slots and rewritten histories: which of two edited copies a request extends is not in the log
-HARD_TO_NAME = {"matrix/W4/R-2-disk", "i-tools-2026-05", "h-sigterm-busy"}
+HARD_TO_NAME = {"matrix/W4/R-2-disk", "h-sigterm-busy"}
 
 
 def truth(folder: Path) -> list[dict]:
