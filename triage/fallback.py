@@ -108,6 +108,7 @@ def aligned_stores(view: View) -> dict[int, Event]:
             int(e.get("tokens")): e
             for e in view.of("kv_stored")
             if e.get("reason") == "cold"
+            and e.get("tokens")
             and (e.get("trimmed") or 0) >= view.limits.trim_tokens
             and (align <= 1 or e.get("tokens") % align == 0)
         }

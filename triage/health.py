@@ -12,8 +12,8 @@ from triage.view import View
 
 #: kinds of which one line speaks about reuse
 SPEAKING: Final = (
-    "live_miss", "live_rewind", "live_continuation", "multimodal_hit", "kv_stored", "kv_hit", "kv_evicted",
-    "kv_skipped", "kv_failed", "kv_discarded", "prompt_start", "prompt_done", "slot_evicting",
+    "live_miss", "live_rewind", "live_continuation", "multimodal_hit", "kv_hit", "prompt_start", "prompt_done",
+    "slot_evicting",
 )  # fmt: skip
 
 
@@ -60,6 +60,13 @@ def good_signs(view: View) -> list[tuple[str, Event]]:
             and (episode.start or 0) >= (episode.hit_tokens or 1)
         ):
             found.append(("disk hit used", episode.hit))
+        elif (
+            episode.hit is not None
+            and id(episode) not in fell
+            and episode.start is None
+            and episode.miss is None
+        ):
+            found.append(("disk hit read", episode.hit))
         elif episode.miss is None and episode.start and episode.hit is None and episode.events:
             found.append(("live state continued", episode.events[0]))
     return found

@@ -143,7 +143,7 @@ def instructions_end(view: View) -> int:
     cut = [
         int(e.get("tokens"))
         for e in view.of("kv_stored")
-        if e.get("reason") == "cold" and e.get("trimmed") and align > 1 and e.get("tokens") % align
+        if e.get("reason") == "cold" and e.get("trimmed") and align > 1 and (e.get("tokens") or 0) % align
     ]
     return max(cut, default=0)
 

@@ -13,6 +13,7 @@ from triage.finding import Finding
 from triage.hearsay import heard, speaks
 from triage.mechanism import Mechanism, Sign
 from triage.mechanisms import catalogue
+from triage.mechanisms.nothing_to_judge import holds
 from triage.ranking import Judged, rank, role
 from triage.report import Report
 from triage.thresholds import Thresholds
@@ -36,7 +37,13 @@ def judge(view: View) -> list[Judged]:
     judged = [Judged(m, sign) for m in known.values() for sign in m.detect(view)]
     if not any(j.alarm for j in judged):
         judged += [Judged(known[name], sign) for name, sign in heard(view, known, view_of)]
-    return judged
+    return judged or [Judged(known["nothing-to-judge"], _inconclusive(view))]
+
+
+def _inconclusive(view: View) -> Sign:
+    """Lines that speak about reuse, but too little of it for any verdict."""
+    text = f"the lines are too few for a verdict; the input holds {holds(view)}"
+    return Sign(text, figures={}, avoidable_tokens=0, confidence=0.6)
 
 
 def report_of(view: View, judged: Sequence[Judged], *, counterfactuals: bool = False) -> Report:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from triage.episodes import Episode
 from triage.evidence import event_sign, triggered
 from triage.figures import compact, listed
 from triage.health import good_signs, judged_right
@@ -15,21 +16,20 @@ def detect(view: View) -> Iterator[Sign]:
     """A continuation, a used hit, S = L', a rewind, or a first cold prompt. (The ranking drops it beside an alarm.)"""
     right = judged_right(view)
     signs = good_signs(view)
-    if not signs and not right and not _all_plain(view):
+    switches = _cheap(view)
+    if not signs and not right and not switches and not _all_plain(view):
         return
     best = [e for e in right if e.start and e.prompt] or right
     requests = view.requests
     reused = sum(r.cached_tokens or 0 for r in requests)
     prompts = sum(r.prompt_tokens or 0 for r in requests if r.prompt_tokens)
     first = best[0] if best else None
-    switches = [
-        e
-        for name in ("side-calls-on-one-slot", "tail-mismatch-no-rewind")
-        for e, _ in triggered(view, name, cheap=True)
-    ]
     yield event_sign(
         "the cache works as it should: "
-        + (", ".join(sorted({name for name, _ in signs})) or "a first prompt, computed once"),
+        + (
+            ", ".join(sorted({name for name, _ in signs}))
+            or ("a switch that cost little" if switches else "a first prompt, computed once")
+        ),
         [e for _, e in signs][:12] or [e for ep in best[:3] for e in ep.events][:6],
         compact(
             {
@@ -46,6 +46,14 @@ def detect(view: View) -> Iterator[Sign]:
         tokens=0,
         confidence=0.9 if any(ep.start for ep in best) or signs else 0.6,
     )
+
+
+def _cheap(view: View) -> list[Episode]:
+    """Switches that the disk healed, and misses of too few tokens to matter."""
+    names = ("side-calls-on-one-slot", "tail-mismatch-no-rewind")
+    return [e for name in names for e, _ in triggered(view, name, cheap=True)] + [
+        e for e, _ in triggered(view, "")
+    ]
 
 
 def _all_plain(view: View) -> bool:

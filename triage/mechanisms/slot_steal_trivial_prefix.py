@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from triage.episodes import Episode, total
-from triage.evidence import plural, trigger_sign
+from triage.evidence import event_sign, plural, trigger_sign
 from triage.mechanism import Mechanism, Replay, Sign
 from triage.mechanisms.slot_steal_shared_prefix import switch_figures
 from triage.turns import alternations, owed, switch_seconds
@@ -36,14 +36,32 @@ def detect(view: View) -> Iterator[Sign]:
             "done_on_purpose": any(e.of("slot_evicting") for e in episodes) or None,
         }
 
-    yield from trigger_sign(
-        view,
-        "slot-steal-trivial-prefix",
-        _explain,
-        extra=extra,
-        measure=lambda e: owed(view, e),
-        overhead=lambda e: switch_seconds(view, e),
+    found = list(
+        trigger_sign(
+            view,
+            "slot-steal-trivial-prefix",
+            _explain,
+            extra=extra,
+            measure=lambda e: owed(view, e),
+            overhead=lambda e: switch_seconds(view, e),
+        )
     )
+    yield from found or _announced(view)
+
+
+def _announced(view: View) -> Iterator[Sign]:
+    """The router's own line, where the miss behind it is not in the input."""
+    owned = {e.seq for ep in view.misses for e in ep.events}
+    lines = [e for e in view.of("slot_evicting") if e.seq not in owned and e.get("state") != "stale"]
+    if lines:
+        lost = total(e.get("tokens") for e in lines)
+        yield event_sign(
+            f"the server says that it gave up live state of {lost} tokens for a request that reuses nothing: all slots were held",
+            lines,
+            {"lost_live_tokens": lost, "slots_evicted": len(lines)},
+            tokens=lost,
+            grade="possible",
+        )
 
 
 MECHANISM = Mechanism(
