@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -23,7 +24,7 @@ from replay.backends.mlx import TensorOptions, carry_out, disagreements
 from replay.backends.plan import plan
 from replay.backends.prove import Prover
 from replay.backends.shelf import Shelf
-from replay.backends.tokens import TokenMap
+from replay.backends.tokens import TokenMap, sampled
 from replay.config import ServerConfig
 from replay.decisions import Decoded, EvictedFile, Missed, Prefilled, Restored, Rewound, Stored
 from replay.models.model import IMAGE_ROW
@@ -318,6 +319,17 @@ def test_an_image_is_rows_of_its_own_wherever_the_effective_prompt_puts_it():
     assert [int(n) for n in (mine != theirs).nonzero()[0]] == list(range(55, 65))
     shifted = tokens.of((Piece("w", 0, 45), Piece("i", 0, 30)), 1)
     assert (shifted[45:] == mine[50:]).all()
+
+
+@given(st.integers(1, 60), st.integers(0, 59), st.integers(1, 9))
+def test_scaled_texts_agree_exactly_as_far_as_the_full_ones(size, place, factor):
+    one = np.arange(size, dtype=np.uint64)
+    other = one.copy()
+    other[place % size] ^= np.uint64(1 << 40)  # one token differs, the rest is equal again
+    a, b = sampled(one, factor), sampled(other, factor)
+    assert len(a) == len(b) == Scale(factor).size(size)
+    agree = int((a != b).argmax()) if (a != b).any() else len(a)
+    assert agree == Scale(factor).size(place % size)
 
 
 def test_a_changed_image_is_no_reuse_and_an_unchanged_one_is():
