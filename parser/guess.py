@@ -82,7 +82,9 @@ class SlotGuess:
         """Requests whose slot is decided, in order of first lines; all of them at the end of the run."""
         if not final and len(self.waiting) < _HOLD:
             return []
-        search = self._search = self._search or SlotSearch(self.run.slots, started=self.run.started)
+        search = self._search = self._search or SlotSearch(
+            self.run.slots, started=self.run.started, partial=self.run.place != "log"
+        )
         search.rule = self.rule
         for visit in self._visits:
             search.add(visit)

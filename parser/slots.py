@@ -27,6 +27,7 @@ _OTHER_CLIENT: Final = 0.5
 _OTHER_TEXT: Final = 8.0  # a trace shows that another request's text begins this one
 _NEW_SLOT: Final = 2.5
 _NOT_PERSISTED: Final = 6.0
+_LEFT_OUT: Final = 2.5  # requests between two of an excerpt are not shown
 _WIDTH: Final = 64  # assignments kept
 _MOST_SLOTS: Final = 16
 _BUSY: Final = float("inf")
@@ -65,11 +66,14 @@ class SlotSearch:
 
     `slots` is the number of slots, None where nothing tells; `started` whether the process start is in the
     log (so all slots were empty); `rule` the scheduler whose choices are the likely ones: "old" (common
-    prefix: an empty slot only when all others are busy), "new" (reuse, then empty), or None.
+    prefix: an empty slot only when all others are busy), "new" (reuse, then empty), or None. `partial`: an
+    excerpt, in which whole requests may have been left out.
     """
 
-    def __init__(self, slots: int | None, *, started: bool, rule: str | None = None) -> None:
-        self.fixed = slots is not None
+    def __init__(
+        self, slots: int | None, *, started: bool, rule: str | None = None, partial: bool = False
+    ) -> None:
+        self.fixed, self.partial = slots is not None, partial
         self.rule = rule
         content = EMPTY if started else UNKNOWN
         self.initial = content
@@ -174,7 +178,7 @@ class SlotSearch:
             cost += _OTHER_CLIENT
         if visit.needs and visit.common is not None and (visit.common == 0) != before.failed:
             cost += 2.0 if visit.common == 0 else 1.0  # only an invalid checkpoint shares nothing at all
-        return cost
+        return min(cost, _LEFT_OUT) if self.partial else cost
 
     # -- backward --------------------------------------------------------------------------------------
 
