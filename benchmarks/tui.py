@@ -67,7 +67,9 @@ async def _drive(path: str, began: float, only_first: bool) -> dict[str, object]
 
 async def _while_reading(app, pilot, frames) -> list[float]:
     """Frames for keys while the log is still being read."""
-    return [await _press(app, pilot, frames, key) for key in ("right", "m", "plus", "e", "right", "minus") * 3]
+    return [
+        await _press(app, pilot, frames, key) for key in ("right", "m", "plus", "e", "right", "minus") * 3
+    ]
 
 
 async def _keys(app, pilot, frames) -> dict[str, list[float]]:
@@ -114,7 +116,9 @@ def _run(*arguments: str) -> dict[str, object]:
     """The figures of a child process; its clock begins now."""
     began = time.time()
     command = [sys.executable, __file__, "--child", repr(began), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ | {"COLUMNS": "160"})
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=True, env=os.environ | {"COLUMNS": "160"}
+    )
     return json.loads(done.stdout.strip().splitlines()[-1])
 
 
@@ -137,7 +141,9 @@ def _report(lines: int, figures: dict[str, object], textual: dict[str, object]) 
     print(f"  first useful screen          {figures['first_s']:7.2f} s   (below 1.5)")
     print(f"  whole log on the screen      {figures['whole_s']:7.2f} s   (below 5)")
     worst = everything[int(len(everything) * 0.95)]
-    print(f"  key to frame                 {median(everything):7.1f} ms median, {worst:.1f} ms p95   (below 50)")
+    print(
+        f"  key to frame                 {median(everything):7.1f} ms median, {worst:.1f} ms p95   (below 50)"
+    )
     for zoom, times in keys.items():
         print(f"    {zoom:<24} {median(times):7.1f} ms median, {max(times):.1f} ms most")
     print(f"  memory at its highest        {figures['peak_mb']:7.0f} MB  (below 500)")
@@ -148,7 +154,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--lines", type=int, default=1_000_000)
     parser.add_argument("--log", help="measure this log instead of a generated one")
-    parser.add_argument("--big", type=float, help="also open a log of so many bytes and stop after its first screen")
+    parser.add_argument(
+        "--big", type=float, help="also open a log of so many bytes and stop after its first screen"
+    )
     parser.add_argument("--child", nargs="+", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child:

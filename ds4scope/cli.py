@@ -72,7 +72,9 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     except KeyboardInterrupt:
         return 130
-    except Exception as error:  # a defect of ds4scope: said in words, the traceback only where it is asked for
+    except (
+        Exception
+    ) as error:  # a defect of ds4scope: said in words, the traceback only where it is asked for
         if os.environ.get("DS4SCOPE_TRACEBACK"):
             raise
         print(f"ds4scope: {_defect(error)}", file=sys.stderr)
@@ -82,7 +84,9 @@ def main(argv: list[str] | None = None) -> int:
 def _defect(error: Exception) -> Ds4scopeError:
     from parser.errors import InputError
 
-    said = f"this should not happen: {type(error).__name__}: {error}".encode("ascii", "backslashreplace").decode()
+    said = f"this should not happen: {type(error).__name__}: {error}".encode(
+        "ascii", "backslashreplace"
+    ).decode()
     hint = "please report it, with `ds4scope redact LOG` of the input; DS4SCOPE_TRACEBACK=1 shows where it happened"
     return InputError("E-INTERNAL", said[:400], hint=hint)
 

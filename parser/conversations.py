@@ -164,7 +164,9 @@ class Conversations:
         if before is None or common is None or (talk := self._talk_of(before.request)) is None:
             return None
         prompt, live = _prompt(row) or 0, row.live_before or 0
-        begins = common <= talk.first and prompt < 0.75 * live  # its head alone, and a short prompt: a new one
+        begins = (
+            common <= talk.first and prompt < 0.75 * live
+        )  # its head alone, and a short prompt: a new one
         if self._others(link) or self._is_shared(common, talk) or begins or 2 * common < min(prompt, live):
             return None
         return talk, None, "inferred: most of its slot's state comes again, with a change in it"

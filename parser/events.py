@@ -98,9 +98,10 @@ def _sieve(source: Source, kinds: Sequence[str]) -> Sieve | None:
 def _picked(source: Source, sieve: Sieve, kinds: Sequence[str]) -> Iterator[Prepared]:
     from parser.prescan import mapped, regions
 
-    lane, line = InColumns(grammar(), text_lane(), kinds), 1
     with mapped(source) as data:
-        for region in regions(data, sieve):
+        found = regions(data, sieve)  # at work while the columns are loaded
+        lane, line = InColumns(grammar(), text_lane(), kinds), 1
+        for region in found:
             yield lane.pick(data, region, line, source.index)
             line += region.ends
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, islice
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -73,15 +73,19 @@ def mapped(source: Source) -> Iterator[mmap.mmap]:
 
 
 def regions(data: mmap.mmap, sieve: Sieve) -> Iterator[Region]:
-    """The parts of a file in order, two searched at a time; pages that were read are let go."""
-    with ThreadPoolExecutor(2) as pool:
-        running: deque[Future[Region]] = deque()
-        for start, stop in _parts(data):
-            running.append(pool.submit(_search, data, start, stop, sieve))
-            if len(running) > 2:
-                yield running.popleft().result()
+    """The parts of a file in order, two searched at a time from this call on; pages that were read are let go."""
+    pool, parts = ThreadPoolExecutor(2), _parts(data)
+    running = deque(pool.submit(_search, data, *part, sieve) for part in islice(parts, 3))
+    return _in_order(pool, running, (pool.submit(_search, data, *part, sieve) for part in parts))
+
+
+def _in_order(
+    pool: ThreadPoolExecutor, running: deque[Future[Region]], more: Iterator[Future[Region]]
+) -> Iterator[Region]:
+    with pool:
         while running:
             yield running.popleft().result()
+            running.extend(islice(more, 1))
 
 
 def _parts(data: mmap.mmap) -> Iterator[tuple[int, int]]:

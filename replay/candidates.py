@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from math import log
+from math import inf, log
 from statistics import median
 from typing import Final, NamedTuple
 
@@ -64,24 +64,25 @@ class Candidates:
     def of(self, index: int, talks: Sequence[Talk], *, new: bool) -> list[Way]:
         """All ways, the likeliest first; with `new`, only those likelier than a new conversation."""
         ways = []
+        most = NEW if new and self.usual is not None else inf
         for talk in talks:
             if self._alike(index, talk.turns[-1]):
-                ways += self._in_talk(index, talk)
-        ways.sort(key=lambda way: (way.cost, -way.depth, -way.string))
-        return [way for way in ways if way.cost < NEW] if new and self.usual is not None else ways
+                ways += self._in_talk(index, talk, most)
+        return sorted(ways, key=lambda way: (way.cost, -way.depth, -way.string))
 
     def _alike(self, index: int, last: int) -> bool:
         one, other = self.evidence.requests[index], self.evidence.requests[last]
         kinds = {"TOOLS", "RESPPROTO"}
         return one.api == other.api and kinds & set(one.flags) == kinds & set(other.flags)
 
-    def _in_talk(self, index: int, talk: Talk) -> list[Way]:
+    def _in_talk(self, index: int, talk: Talk, most: float) -> list[Way]:
         found: list[Way] = []
         if self.ended[talk.turns[-1]] > self.began[index]:
             return found  # its client still waits for an answer
         answered = (t for t in talk.turns[: -BACK - 1 : -1] if self.ended[t] < self.began[index])
         for back, turn in enumerate(answered):
-            found += [way for way in self._from_turn(index, turn, back) if self._fits(index, way)]
+            ways = self._from_turn(index, turn, back)
+            found += [way for way in ways if way.cost < most and self._fits(index, way)]
             if len(found) >= 2:
                 break
         return found
@@ -112,8 +113,9 @@ class Candidates:
         if short or (canonical(index), way.string, way.depth) in self.refuted:
             return False
         return all(
-            min(way.depth, self.tree.common(way.string, part.other)) <= part.most
+            self.tree.common(way.string, part.other) <= part.most
             for part in self.parted[index]
+            if part.most < min(way.depth, self.evidence.lengths[part.other])
         )
 
 

@@ -66,6 +66,7 @@ class _Lines:
         marks = [(e.seq, e.kind) for e in log.rows("prompt_start", "prompt_done", "finish", "startup")]
         self.at, self.prefilling, self.decoding = _running(marks)
         self.moved = [(e.seq, e) for e in log.rows("kv_stored", "kv_skipped")]
+        self.moved_at = [seq for seq, _ in self.moved]
         self.stored = [(seq, e) for seq, e in self.moved if e.kind == "kv_stored"]
         self.chunks = list(self._steps("prefill_chunk", _chunk_place))
         self.decodes = list(self._steps("decoding", _decode_place))
@@ -102,8 +103,7 @@ class _Lines:
         return bisect_left(self.at, seq)
 
     def _stores_between(self, step: _Step) -> list[Any]:
-        low = bisect_left(self.moved, step.between[0], key=lambda pair: pair[0])
-        high = bisect_left(self.moved, step.between[1], key=lambda pair: pair[0])
+        low, high = (bisect_left(self.moved_at, seq) for seq in step.between)
         return [event for _, event in self.moved[low:high]]
 
     # -- samples -------------------------------------------------------------------------------------

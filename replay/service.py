@@ -322,14 +322,16 @@ class Service:
         """R3.30-R3.36."""
         asked = job.asked
         job.finish = "error" if job.cut or job.failed else "length" if short else asked.finish
-        if job.finish not in ("error",):
-            session.points += [prompt.size, session.node.size]
+        if job.finish != "error":
+            session.points.append(prompt.size)
         key = None
         if asked.shown is not None:
             base = self.forest.cut(job.prompt, job.prompt.size - asked.drop)
             key = self.forest.extend(base, asked.shown)
         if asked.calls and job.finish == "tool_calls":
             yield from self._canonicalise(session, job, task, key)
+        if job.finish != "error":
+            session.points.append(session.node.size)
         if asked.stop_sequence and job.finish == "stop":
             session.invalidate(self.forest.empty)
         qwen = self.config.generation.qwen_tools_key and self.config.family == "qwen-next"
@@ -360,8 +362,8 @@ class Service:
             if file is not None:
                 self.tier.use(file, self.machine.now)
                 yield float(self.tier.costs.load_s(file.tokens, file.size))
-        if source != "live":
-            session.rows_from = max(0, cached - WINDOW)
+        if source != "live":  # the session was reset: what it remembered is of the state before
+            session.rows_from, session.points = max(0, cached - WINDOW), []
         task.pos, task.end, task.step, task.origin = cached, key.size, 0, -1
         if cached < key.size:
             yield PREFILL

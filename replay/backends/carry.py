@@ -341,6 +341,7 @@ class Carrier:
             path = self.shelf.find(slot.target[:start])
             if path is not None:
                 slot.resident = self.engine.load(path)
+                self._remember(slot)
         elif start and slot.resident.length != start:
             self._compute(slot, slot.target[:start])
 

@@ -20,7 +20,9 @@ def validator(name: str) -> Draft202012Validator:
 
 
 def output(*words: str) -> str:
-    run = subprocess.run([sys.executable, "-m", "ds4scope", *words], capture_output=True, text=True, check=False, cwd=ROOT)
+    run = subprocess.run(
+        [sys.executable, "-m", "ds4scope", *words], capture_output=True, text=True, check=False, cwd=ROOT
+    )
     assert run.returncode == 0, run.stderr
     return run.stdout
 

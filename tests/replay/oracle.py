@@ -548,12 +548,14 @@ class Oracle:
             slot.valid, job.failed = False, True
         job.finish = "error" if job.cut or job.failed else "length" if end < len(whole) else a.finish
         if job.finish != "error":
-            slot.points += [p0, len(slot.live)]
+            slot.points.append(p0)
         key = None
         if a.shown is not None:
             key = job.prompt[: len(job.prompt) - a.drop] + self.expand(a.shown)
         if a.calls and job.finish == "tool_calls":
             yield from self.canonicalise(slot, job, task, key)
+        if job.finish != "error":
+            slot.points.append(len(slot.live))
         if a.stop_sequence and job.finish == "stop":
             self.invalidate(slot)
         self.bind(slot, job, key)
@@ -574,7 +576,7 @@ class Oracle:
             if file:
                 cached = len(file.tokens)
                 yield self.costs.load_s(cached, file.size)
-            slot.rows = max(0, cached - 128)
+            slot.rows, slot.points = max(0, cached - 128), []
         task.pos, task.base, task.q, task.end, task.quiet = cached, cached, None, len(key), True
         while task.pos < len(key):
             task.before = before = task.pos

@@ -23,8 +23,8 @@ def _warm(view: View, stores: dict[int, Event]) -> list[tuple[Episode, Event, in
         n = episode.prefilled if episode.prefilled is not None else episode.reprefill
         if store is None or n is None or (episode.hit is None and not episode.start):
             continue
-        first = episode.hit.seq if episode.hit is not None else episode.events[0].seq
-        if store.seq < first and abs(n - int(store.get("trimmed"))) <= view.limits.trim_slack_tokens:
+        first = episode.hit.line if episode.hit is not None else episode.request.line
+        if store.line < first and abs(n - int(store.get("trimmed"))) <= view.limits.trim_slack_tokens:
             found.append((episode, store, n))
     return found
 
