@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Final
@@ -197,12 +197,12 @@ def _assembler(asked: Asked) -> Assembler:
 
 
 def _reading(
-    inputs: Inputs, assembler: Assembler, log: EventLog, requests: list[Request], heard: list[Hearsay]
+    inputs: Inputs, assembler: Assembler, log: EventLog, requests: list[Request], heard: Sequence[Hearsay] = ()
 ) -> Reading:
     trace, assembler.trace = assembler.trace, {}
     return Reading(
         sources=inputs.names, kind=inputs.kind, events=log, requests=requests,
-        runs=[run.frozen() for run in assembler.runs.all], hearsay=heard, counts=dict(log.counts),
+        runs=[run.frozen() for run in assembler.runs.all], hearsay=list(heard), counts=dict(log.counts),
         server=assembler.server(),
         trace=trace, clients=assembler.usage.match(requests), stamps=stamps_of(inputs, assembler),
     )  # fmt: skip
