@@ -208,11 +208,11 @@ def _cold(episode: Episode) -> bool:
 
 def _gone(view: View, store: Event, episode: Episode) -> bool:
     """The stored file was deleted, or consumed by a hit, before the episode asked for it."""
-    tokens, until = store.get("tokens"), episode.events[-1].seq if episode.events else store.seq
+    tokens, begun = store.get("tokens"), episode.request.prompt_line or float("inf")
     lost = (
         view.of("kv_evicted") + view.of("kv_discarded") + [e for e in view.of("kv_hit") if e.get("consumed")]
     )
-    return any(store.seq < e.seq < until and e.get("tokens") in (tokens, None) for e in lost)
+    return any(e.seq > store.seq and e.line < begun and e.get("tokens") in (tokens, None) for e in lost)
 
 
 def _after_restart(view: View, found: dict[int, Event]) -> dict[int, Event]:
