@@ -25,7 +25,7 @@ _LETTERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _AHEAD: Final = 64
 #: conversations and checkpoints remembered, so that an endless log needs bounded memory
 _REMEMBERED: Final = 4096
-_TALKS: Final = 256
+_TALKS: Final = 96
 #: how often, in requests, old entries are dropped
 _SWEEP: Final = 256
 _BY_LENGTH: Final = "guess by length: it outgrows that conversation's last turn by least"
@@ -192,14 +192,16 @@ class Conversations:
         resident = set(self._resident.values())
         if link.before is not None and _common(row) is None and row.evicted_live_tokens:
             resident.discard(link.before.request)  # no miss line says that it parts from its slot's state
-        floor, speaks = _common(row) or row.cached_tokens or 0, _speaks(row)
+        if prompt is None:
+            return None
+        floor = _common(row) or row.cached_tokens or 0
+        near = [t for t in self._talks.values() if floor <= t.length < prompt or t.prompt == prompt]
         fits = [
             (0 if talk.prompt == prompt else prompt - talk.length, talk)
-            for talk in self._talks.values()
-            if prompt is not None
-            and talk.last not in resident
-            and talk.speaks == speaks
-            and (talk.prompt == prompt or floor <= talk.length < prompt <= talk.length + _room(talk))
+            for talk in near
+            if talk.last not in resident
+            and (talk.prompt == prompt or prompt <= talk.length + _room(talk))
+            and talk.speaks == _speaks(row)
             and self._resumed.get(talk.last, row.request) == row.request
         ]
         if not fits:

@@ -28,7 +28,8 @@ _OTHER_TEXT: Final = 8.0  # a trace shows that another request's text begins thi
 _NEW_SLOT: Final = 2.5
 _NOT_PERSISTED: Final = 6.0
 _LEFT_OUT: Final = 2.5  # requests between two of an excerpt are not shown
-_WIDTH: Final = 64  # assignments kept
+_SOON: Final = 16
+_WIDTH: Final = 24  # assignments kept
 _MOST_SLOTS: Final = 16
 _BUSY: Final = float("inf")
 
@@ -59,6 +60,7 @@ class _Step:
     moves: list[tuple[int, int, float, int]]
     states: list[State]
     costs: list[float]
+    dropped: float  # cost of the cheapest assignment that was not kept: more than that is not known
 
 
 class SlotSearch:
@@ -101,13 +103,15 @@ class SlotSearch:
                 best[after] = min(whole, best.get(after, whole))
         floor = min(best.values())
         kept = [state for state, cost in best.items() if cost < floor + FORCED]
+        dropped = _BUSY
         if len(kept) > _WIDTH:
-            kept = sorted(kept, key=best.__getitem__)[:_WIDTH]
+            kept = sorted(kept, key=best.__getitem__)
+            dropped, kept = best[kept[_WIDTH]] - floor, kept[:_WIDTH]
         index = {state: number for number, state in enumerate(kept)}
         self._states, self._costs = kept, [best[state] - floor for state in kept]
         self._base += floor
         through = [(a, s, c, index[b]) for a, s, c, b in moves if b in index]
-        self.steps.append(_Step(visit, through, kept, self._costs))
+        self.steps.append(_Step(visit, through, kept, self._costs, dropped))
 
     def _choices(self, state: State, visit: Visit) -> list[tuple[int, float]]:
         """Slots that can have served it, with the cost of believing so."""
@@ -197,7 +201,8 @@ class SlotSearch:
         ends = [self._end_cost(state, persisted) for state in self._states]
         path, margins = self._best_path(ends), self._margins(ends)
         cut = len(self.steps) - keep
-        placed = [self._placed(n, path, margins[n]) for n in range(cut)]
+        unknown = self._beyond()
+        placed = [self._placed(n, path, margins[n], unknown[n]) for n in range(cut)]
         self._restart(cut, path, ends)
         return placed
 
@@ -245,11 +250,21 @@ class SlotSearch:
             after = back
         return margins[::-1]
 
-    def _placed(self, number: int, path: list[tuple[int, int, float]], costs: dict[int, float]) -> Placed:
+    def _beyond(self) -> list[float]:
+        """For each step the margin beyond which assignments were dropped there or soon after."""
+        nearest: list[float] = []
+        for number in range(len(self.steps)):
+            soon = self.steps[number : number + _SOON]
+            nearest.append(min(step.dropped for step in soon))
+        return nearest
+
+    def _placed(
+        self, number: int, path: list[tuple[int, int, float]], costs: dict[int, float], most: float
+    ) -> Placed:
         start, slot, link = path[number]
         best = costs[slot]
         others = {s: c - best for s, c in costs.items() if s != slot}
-        margin = min(others.values(), default=float("inf"))
+        margin = min([most, *others.values()])
         grade = "ambiguous" if margin < _AMBIGUOUS else "certain" if margin >= _CERTAIN else "inferred"
         if link >= FORCED:
             grade = "ambiguous"
