@@ -197,7 +197,11 @@ def _assembler(asked: Asked) -> Assembler:
 
 
 def _reading(
-    inputs: Inputs, assembler: Assembler, log: EventLog, requests: list[Request], heard: Sequence[Hearsay] = ()
+    inputs: Inputs,
+    assembler: Assembler,
+    log: EventLog,
+    requests: list[Request],
+    heard: Sequence[Hearsay] = (),
 ) -> Reading:
     trace, assembler.trace = assembler.trace, {}
     return Reading(

@@ -102,7 +102,7 @@ def _picked(source: Source, sieve: Sieve, kinds: Sequence[str]) -> Iterator[Prep
         found = regions(data, sieve)  # at work while the columns are loaded
         lane, line = InColumns(grammar(), text_lane(), kinds), 1
         for region in found:
-            yield lane.pick(data, region, line, source.index)
+            yield lane.pick(region, line, source.index)
             line += region.ends
 
 

@@ -76,7 +76,8 @@ def follow(asked: Asked, wait: Callable[[], bool]) -> Iterator[Grown]:
     seq = 0
     for block in inputs.blocks():
         seq += sum(block.counts.values())
-        yield Grown(reading_of(inputs, assembler, block, assembler.feed(block)))
+        heard = assembler.hear(inputs.heard())
+        yield Grown(reading_of(inputs, assembler, block, assembler.feed(block), heard))
     if tail is not None:
         yield from _grow(inputs, assembler, tail, seq, wait)
     yield Grown(reading_of(inputs, assembler, EventLog([]), assembler.finish()), live=True)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 from typing import TYPE_CHECKING, Final, Protocol
 
 from parser.event import Event
@@ -16,8 +17,6 @@ from parser.text_lane import Parsed, TextLane
 from parser.textlines import clean_lines
 
 if TYPE_CHECKING:
-    from mmap import mmap
-
     import polars as pl
 
     from parser.columns import Taken
@@ -110,25 +109,41 @@ class InColumns:
             return self._single.prepare(block)
         data = valid(block.data)
         taken = self._fast.take(physical(data, block.line, block.offset), data, block.source)
-        return self._with_left(taken, block.data, block.offset, block.source)
+        left = (
+            (line, offset, block.data[offset - block.offset : offset - block.offset + length])
+            for line, offset, length in taken.left
+        )
+        return self._with_left(taken, left, block.source)
 
-    def pick(self, data: mmap, region: Region, line: int, source: int) -> Prepared:
+    def pick(self, region: Region, line: int, source: int) -> Prepared:
         """The events of the lines that were found in a region of a file whose first line is number `line`."""
         from parser.columns import at_places, valid
 
-        found = valid(b"\n".join(data[start:end] for _, start, end in region.lines))
-        numbers = [line + number for number, _, _ in region.lines]
-        taken = self._fast.take(
-            at_places(found, numbers, [start for _, start, _ in region.lines]), found, source
+        numbers, offsets = (
+            [line + number for number, _ in region.places],
+            [place for _, place in region.places],
         )
-        taken.left.extend((line + number, start, end - start) for number, start, end in region.stretches)
-        return self._with_left(taken, data, 0, source)
+        data = valid(region.found)
+        rows = at_places(data, numbers, offsets)
+        taken = self._fast.take(rows, data, source)
+        at = dict(
+            zip(
+                offsets,
+                accumulate(rows["_length"].to_list(), lambda a, b: a + b + 1, initial=0),
+                strict=False,
+            )
+        )
+        left = [
+            (n, offset, region.found[at[offset] : at[offset] + length]) for n, offset, length in taken.left
+        ]
+        left += [(line + number, offset, found) for number, offset, found in region.stretches]
+        return self._with_left(taken, left, source)
 
-    def _with_left(self, taken: Taken, data: bytes | mmap, base: int, source: int) -> Prepared:
-        """`data` begins at byte `base` of the source."""
+    def _with_left(self, taken: Taken, left: Iterable[tuple[int, int, bytes]], source: int) -> Prepared:
+        """With the stretches (line, offset, bytes) that the text lane takes."""
         lines: list[Line] = []
-        for line, offset, length in sorted(taken.left):
-            lines += clean_lines(data[offset - base : offset - base + length], line, offset, source)
+        for line, offset, data in sorted(left):
+            lines += clean_lines(data, line, offset, source)
         return Prepared(taken.frames, [(line, self._text.parse(line.text)) for line in lines])
 
 

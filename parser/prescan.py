@@ -14,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby, islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
@@ -24,13 +24,12 @@ from parser.sources import Source
 from parser.textlines import AFTER_RECORD, ERROR_BYTES, OPENERS, opens_record
 from parser.wrappers import uncoloured
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 #: Bytes whose findings are parsed together, bytes that are searched at a time, longest literal.
-REGION: Final = 64 << 20
+REGION: Final = 128 << 20
 PIECE: Final = 512 << 10
 REACH: Final = 64
+#: Pages are let go after so many bytes.
+RELEASED: Final = 16 << 20
 #: A region never begins in the middle of a record of several lines, so so many bytes are looked at.
 TAIL: Final = 16 << 10
 NEWLINE: Final = 10
@@ -42,12 +41,14 @@ BY_HAND: Final = "bare"
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """What was found in a part of a file. `lines` (number, start, end) hold a literal; `stretches` (number,
-    start, end) are runs of lines that may belong to a record of several lines. Numbers count from 0 at the
-    region's start, places are bytes of the file; `ends` is the number of line ends."""
+    """What was found in a part of a file. Lines that hold a literal: `found` are their bytes, joined by line
+    ends, `places` their (number, byte of the file). `stretches` (number, byte of the file, bytes) are runs of
+    lines that may belong to a record of several lines. Numbers count from 0 at the region's start; `ends` is
+    the number of line ends in it."""
 
-    lines: list[tuple[int, int, int]]
-    stretches: list[tuple[int, int, int]]
+    places: list[tuple[int, int]]
+    found: bytes
+    stretches: list[tuple[int, int, bytes]]
     ends: int
 
 
@@ -106,48 +107,61 @@ def _line_start(data: mmap.mmap, start: int, near: int) -> int:
 
 
 def _search(data: mmap.mmap, start: int, stop: int, sieve: Sieve) -> Region:
-    view = np.frombuffer(data, np.uint8)
-    finder = Finder(sieve, PIECE + REACH)
-    marks = [
-        (at + begin, needle in OPENERS)
-        for at in range(start, stop, PIECE)
-        for needle, begin in finder.find(view[at : min(at + PIECE + REACH, stop)])
-        if begin < PIECE
-    ]
-    region = _Walk(data, view, start, stop).region(sorted(marks))
-    _release(data, start, stop)
-    return region
+    return _Search(data, sieve, start, stop).region()
 
 
-class _Walk:
-    """From places in a region to its lines, with their numbers."""
+class _Search:
+    """One thread's way through a part of a file, piece by piece: each is looked at while it is in the cache."""
 
-    def __init__(self, data: mmap.mmap, view: NDArray[np.uint8], start: int, stop: int) -> None:
-        self._data, self._view, self._start, self._stop = data, view, start, stop
-        self._at, self._number = start, 0
+    def __init__(self, data: mmap.mmap, sieve: Sieve, start: int, stop: int) -> None:
+        self._data, self._view = data, np.frombuffer(data, np.uint8)
+        self._finder = Finder(sieve, PIECE + REACH)
+        self._start, self._stop = start, stop
+        self._at, self._number = start, 0  # the number of the line in which the byte `_at` lies
+        self._behind = start - 1  # the end of the last line or record that was kept
+        self._places: list[tuple[int, int]] = []
+        self._found: list[bytes] = []
+        self._stretches: list[tuple[int, int, bytes]] = []
 
-    def region(self, marks: Iterable[tuple[int, bool]]) -> Region:
-        """`marks` are (place of a literal, whether it can open a long record), in order."""
-        lines: list[tuple[int, int, int]] = []
-        stretches: list[tuple[int, int, int]] = []
-        behind = self._start - 1
-        for end, several in groupby(marks, key=lambda mark: self._end(mark[0])):
-            first = self._data.rfind(b"\n", self._start, end) + 1 or self._start
-            if first <= behind:
-                continue  # part of a record
-            openers = [opener for _, opener in several]
-            if any(openers) and self._opens(first, end):
-                number, behind = self._number_of(first), self._behind_record(end)
-                stretches.append((number, first, behind))
-            elif not all(openers):
-                lines.append((self._number_of(first), first, end))
-        return Region(lines, stretches, self._number_of(self._stop))
+    def region(self) -> Region:
+        """What there is; the pages that were read are let go."""
+        for at in range(self._start, self._stop, PIECE):
+            end = min(at + PIECE, self._stop)
+            self._piece(at, end)
+            self._number_of(end)
+            if (end - self._start) % RELEASED == 0:
+                _release(self._data, end - RELEASED, end - REACH)
+        _release(self._data, self._stop - (self._stop - self._start) % RELEASED, self._stop)
+        return Region(self._places, b"\n".join(self._found), self._stretches, self._number)
+
+    def _piece(self, at: int, end: int) -> None:
+        reach = self._view[at : min(end + REACH, self._stop)]
+        marks = sorted((at + begin, needle in OPENERS) for needle, begin in self._finder.find(reach))
+        for line_end, several in groupby(marks, key=lambda mark: self._end(mark[0])):
+            self._line(line_end, [opener for _, opener in several])
+
+    def _line(self, end: int, openers: list[bool]) -> None:
+        first = self._data.rfind(b"\n", self._start, end) + 1 or self._start
+        if first <= self._behind:
+            return  # known from the piece before, or part of a record
+        if any(openers) and self._opens(first, end):
+            end = self._behind_record(end)
+            self._stretches.append((self._number_of(first), first, self._data[first:end]))
+        elif not all(openers):
+            self._places.append((self._number_of(first), first))
+            self._found.append(self._data[first:end])
+        else:
+            return
+        self._behind = end
 
     def _opens(self, first: int, end: int) -> bool:
         return opens_record(uncoloured(self._data[first:end].decode("utf-8", "replace")))
 
     def _number_of(self, place: int) -> int:
-        self._number += _count(self._view[self._at : place])
+        """The number of the line in which `place` lies, which may be a little before the last one asked for."""
+        low, high = sorted((self._at, place))
+        ends = int(np.count_nonzero(self._view[low:high] == NEWLINE))
+        self._number += ends if place > self._at else -ends
         self._at = place
         return self._number
 
@@ -161,11 +175,6 @@ class _Walk:
         for _ in range(AFTER_RECORD):
             end = self._end(min(end + 1, self._stop))
         return end
-
-
-def _count(view: NDArray[np.uint8]) -> int:
-    """Line ends, in pieces so that no long array of comparisons is made."""
-    return sum(int(np.count_nonzero(view[at : at + PIECE] == NEWLINE)) for at in range(0, len(view), PIECE))
 
 
 def _release(data: mmap.mmap, start: int, stop: int) -> None:

@@ -50,7 +50,7 @@ class Finder:
         for place, gram in self._candidates(data):
             for shift, needle in self._sieve.uses[gram]:
                 begin = place - shift
-                if begin >= 0 and raw[begin : begin + len(needle)] == needle:
+                if begin >= 0 and bytes(raw[begin : begin + len(needle)]) == needle:
                     yield needle, begin
 
     def _candidates(self, data: NDArray[np.uint8]) -> Iterator[tuple[int, int]]:

@@ -26,7 +26,7 @@ TEXT_SNIPPET_BYTES: Final = 300
 AFTER_RECORD: Final = 64
 
 #: Every line that can open a record of several lines holds one of these.
-OPENERS: Final = (b"text_snippet: ", b"dsml_snippet: ", b'finish=error error="')
+OPENERS: Final = (b"text_snippet: ", b"dsml_snippet: ", b'=error error="')
 
 _DSML: Final = re.compile(r"invalid tool call dsml_snippet: ((?s:.*))$")
 _TEXT: Final = re.compile(r"\[text_len=([0-9]{1,9}) [^\[]*text_snippet: ((?s:.*))$")

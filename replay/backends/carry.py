@@ -255,6 +255,8 @@ class Carrier:
 
     def _begun(self, row: Begun) -> None:
         slot = self.slots[row.slot]
+        if row.cached and row.source != "disk-text" and slot.owner is not None:
+            self.tokens.inherit(row.request, slot.owner, row.source.endswith("tool-output"))
         slot.owner, slot.target = row.request, self.tokens.of(row.prompt, row.request)
         slot.prompt, slot.claimed = row.prompt, self.size(row.cached)
         slot.evaluated = slot.replying = slot.rebuilding = False

@@ -40,6 +40,17 @@ class TokenMap:
             self._recent.popitem(last=False)
         return tokens
 
+    def inherit(self, request: int, owner: int, by_ids: bool) -> None:
+        """The live state that `request` goes on from was made for `owner`: if that one's images are all unchanged
+        in it (R3.10), or the ids of tool calls decide (`by_ids`, R3.2), they lie where the live tokens have
+        them, which need not be the canonical ones."""
+        old, new = self.workload.by_number[owner].images, self.workload.by_number[request].images
+        if self.vision and (by_ids or new[: len(old)] == old):
+            merged = {name: list(spans) for name, spans in covers(self.workload.by_number[request]).items()}
+            for name, spans in self._of_request(owner).items():
+                merged.setdefault(name, []).extend(spans)
+            self._covers[request] = merged
+
     def _of_request(self, request: int | None) -> Covers:
         if request is None or not self.vision:
             return {}
