@@ -27,45 +27,45 @@ class Sieve:
         uses: dict[int, list[tuple[int, bytes]]] = {}
         for needle in self.needles:
             for shift in range(self.stride):
-                uses.setdefault(_word(needle, shift), []).append((shift, needle))
-        self.grams = np.array(sorted(uses), np.uint32)
-        self.uses = [uses[gram] for gram in sorted(uses)]
-        self.pairs = np.zeros(1 << 16, np.bool_)
-        self.pairs[self.grams & 0xFFFF] = True
+                word = int.from_bytes(needle[shift : shift + GRAM], "little")
+                uses.setdefault(word, []).append((shift, needle))
+        self.uses = uses
+        self.table = np.zeros(1 << 16, np.bool_)
+        self.table[_mixed(np.array(list(uses), np.uint32))] = True
+
+
+def _mixed(words: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """16 bits that depend on all four bytes; in place."""
+    np.multiply(words, np.uint32(0x9E3779B1), out=words)
+    np.right_shift(words, np.uint32(16), out=words)
+    return words
 
 
 class Finder:
-    """A sieve at work in one thread, on pieces of at most `size` bytes."""
+    """A sieve at work in one thread, on pieces of at most `size` bytes; its arrays are used again and again."""
 
     def __init__(self, sieve: Sieve, size: int) -> None:
+        count = size // sieve.stride + 1
         self._sieve = sieve
-        self._index = np.empty(size // sieve.stride + 1, np.intp)
-        self._hits = np.empty(size // sieve.stride + 1, np.bool_)
+        self._words = np.empty(count, np.uint32)
+        self._index = np.empty(count, np.intp)
+        self._hits = np.empty(count, np.bool_)
 
     def find(self, data: NDArray[np.uint8]) -> Iterator[tuple[bytes, int]]:
         """(literal, where it begins in `data`) for each occurrence of a literal, in no order."""
-        if len(data) < GRAM:
-            return
         raw = data.data
-        for place, gram in self._candidates(data):
-            for shift, needle in self._sieve.uses[gram]:
+        for place in self._candidates(data):
+            for shift, needle in self._sieve.uses.get(int.from_bytes(raw[place : place + GRAM], "little"), ()):
                 begin = place - shift
-                if begin >= 0 and bytes(raw[begin : begin + len(needle)]) == needle:
+                if begin >= 0 and raw[begin : begin + len(needle)] == needle:
                     yield needle, begin
 
-    def _candidates(self, data: NDArray[np.uint8]) -> Iterator[tuple[int, int]]:
-        """(place whose four bytes stand in a literal, which of `grams` they are)."""
-        sieve = self._sieve
-        count = (len(data) - GRAM) // sieve.stride + 1
-        index, hits = self._index[:count], self._hits[:count]
-        np.copyto(index, np.ndarray((count,), "<u2", data, strides=(sieve.stride,)))
-        np.take(sieve.pairs, index, out=hits, mode="clip")
-        places = np.flatnonzero(hits).astype(np.int64) * sieve.stride
-        words = np.ndarray((len(data) - GRAM + 1,), "<u4", data, strides=(1,))[places]
-        grams = np.minimum(np.searchsorted(sieve.grams, words), len(sieve.grams) - 1)
-        known = sieve.grams[grams] == words
-        return zip(places[known].tolist(), grams[known].tolist(), strict=True)
-
-
-def _word(needle: bytes, at: int) -> int:
-    return int.from_bytes(needle[at : at + GRAM], "little")
+    def _candidates(self, data: NDArray[np.uint8]) -> list[int]:
+        """Places whose four bytes may stand in a literal."""
+        stride, count = self._sieve.stride, max(0, (len(data) - GRAM) // self._sieve.stride + 1)
+        words, index, hits = self._words[:count], self._index[:count], self._hits[:count]
+        np.copyto(words, np.ndarray((count,), "<u4", data, strides=(stride,)))
+        np.copyto(index, _mixed(words))
+        np.take(self._sieve.table, index, out=hits, mode="clip")
+        places: list[int] = (np.flatnonzero(hits) * stride).tolist()
+        return places
