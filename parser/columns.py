@@ -6,7 +6,6 @@ go to the text lane. Both lanes read the same grammar, so on every line they say
 
 from __future__ import annotations
 
-import codecs
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
@@ -15,50 +14,11 @@ import polars as pl
 
 from parser.event import BULK_KINDS, KINDS
 from parser.grammar import Grammar, Group, Template
-from parser.textlines import AFTER_RECORD, ERROR_BYTES, MAX_TEXT, OPENERS
-from parser.wrappers import COLOUR, GLUED, MARK, OTHER_PROGRAM, unwrap_column
+from parser.rawlines import cleaned, stretches
+from parser.wrappers import GLUED, OTHER_PROGRAM
 
-DTYPES: Final[dict[str, pl.DataType]] = {
-    "INT": pl.Int64(),
-    "FLOAT": pl.Float64(),
-    "FLAGS": pl.List(pl.String),
-    "LIST": pl.List(pl.String),
-    "TRUE": pl.Boolean(),
-}
-#: Columns of every frame in front of the fields, but for `seq`.
-PLACE: Final[dict[str, pl.DataType]] = {
-    "line": pl.Int64(),
-    "offset": pl.Int64(),
-    "stamp": pl.String(),
-    "_length": pl.Int64(),
-    "_source": pl.Int32(),
-    "_rule": pl.String(),
-}
-_BLANKS: Final = " \t\r"
 MAX_VARIANTS: Final = 12
 _FREE: Final = ("TEXT", "PATH")
-_SUBSTITUTE: Final = "\x1a"
-_OPENS: Final = "|".join(opener.decode() for opener in OPENERS)
-_CLOSES: Final = r' error="(?s:.*)"(?: +[0-9.]+s)?$'
-
-codecs.register_error(
-    "ds4scope-same-length",
-    lambda error: (_SUBSTITUTE * (error.end - error.start), error.end),  # type: ignore[attr-defined]
-)
-
-
-def schema(grammar: Grammar, kind: str) -> dict[str, pl.DataType]:
-    """Columns of the frame of `kind`: place, fields in the order of the grammar, foreign fields, the message."""
-    fields = {name: DTYPES.get(word, pl.String()) for name, word in grammar.fields(kind).items()}
-    return {"seq": pl.Int64(), **PLACE, **fields, "extra": pl.String(), "_text": pl.String()}
-
-
-def complete(frame: pl.DataFrame, grammar: Grammar, kind: str) -> pl.DataFrame:
-    """The frame with all columns of its schema, in that order."""
-    return frame.select(
-        pl.col(name) if name in frame.columns else pl.lit(None, dtype).alias(name)
-        for name, dtype in schema(grammar, kind).items()
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +48,7 @@ class FastLane:
 
     def take(self, lines: pl.DataFrame, data: bytes, source: int) -> Taken:
         """The events of `lines` (as `physical` gives them). `data` holds their bytes, made valid."""
-        rows, odd = _cleaned(lines, data)
+        rows, odd = cleaned(lines, data)
         frames, rest, cut = self._dispatch(rows)
         foreign, unsettled = self._foreign(rest)
         if len(foreign):
@@ -100,7 +60,7 @@ class FastLane:
             for kind, several in frames.items()
             if several
         }
-        return Taken(placed, _stretches(lines, left))
+        return Taken(placed, stretches(lines, left))
 
     def _dispatch(
         self, rows: pl.DataFrame
@@ -279,79 +239,3 @@ def _typed(group: pl.Expr, meant: Group) -> pl.Expr:
                 .otherwise(group.str.replace(r"^((?s:.*)\.kv) (?s:.*)$", "$1"))
             )
     return group
-
-
-def physical(data: bytes, line: int, offset: int) -> pl.DataFrame:
-    """The physical lines of valid bytes: `line`, `offset`, `_length` (bytes), `raw` without line end."""
-    raw = pl.read_lines(data)["line"] if data else pl.Series("line", [], dtype=pl.String)
-    length = raw.str.len_bytes().cast(pl.Int64)
-    ends = (length + 1).cum_sum()
-    numbers = pl.int_range(line, line + len(raw), eager=True)
-    return pl.DataFrame(
-        {"line": numbers, "offset": ends - length - 1 + offset, "_length": length, "raw": raw}
-    )
-
-
-def at_places(data: bytes, numbers: list[int], offsets: list[int]) -> pl.DataFrame:
-    """Valid bytes of lines from here and there: the same columns, with these line numbers and offsets."""
-    rows = physical(data, 0, 0)
-    return rows.with_columns(
-        line=pl.Series(numbers, dtype=pl.Int64), offset=pl.Series(offsets, dtype=pl.Int64)
-    )
-
-
-def valid(data: bytes) -> bytes:
-    """UTF-8 of the same length and lines: bad bytes become SUB, the CR of CRLF a blank."""
-    if b"\r" in data:
-        data = data.replace(b"\r\n", b" \n")
-        data = data[:-1] + b" " if data.endswith(b"\r") else data
-    if data.isascii():
-        return data
-    return data.decode("utf-8", "ds4scope-same-length").encode("utf-8")
-
-
-def _cleaned(lines: pl.DataFrame, data: bytes) -> tuple[pl.DataFrame, pl.Series]:
-    """(rows with `stamp`, `program`, `_text`, blanks and marks dropped; numbers of lines for the text lane)."""
-    raw = lines["raw"]
-    odd = raw.str.starts_with("{") | (lines["_length"] > MAX_TEXT)
-    if _SUBSTITUTE.encode() in data:
-        odd |= raw.str.contains(_SUBSTITUTE, literal=True)
-    if b"\x1b" in data:
-        raw = raw.str.replace_all(COLOUR, "")
-    if b"\0" in data:
-        raw = raw.str.replace_all("\0", "", literal=True)
-    raw = raw.str.strip_chars(_BLANKS)
-    if any(opener in data for opener in OPENERS):
-        odd |= _records(lines, raw)
-    rows = pl.concat([lines.drop("raw"), unwrap_column(raw).rename({"text": "_text"})], how="horizontal")
-    keep = ~odd & (rows["_text"] != "")
-    rows = rows.filter(keep) if not keep.all() else rows
-    marks = rows["_text"].str.contains(MARK)
-    return (rows.filter(~marks) if marks.any() else rows), lines["line"].filter(odd)
-
-
-def _records(lines: pl.DataFrame, text: pl.Series) -> pl.Series:
-    """Lines that open a record of several lines, and all that may belong to it or decide where it ends."""
-    opens = (text.str.contains(_OPENS) & ~text.str.contains(_CLOSES)).arg_true()
-    ends = (lines["offset"] + lines["_length"]).gather(opens) + ERROR_BYTES
-    stops = lines["offset"].search_sorted(ends) + AFTER_RECORD
-    inside = pl.repeat(0, len(lines) + 1, eager=True, dtype=pl.Int64).to_list()
-    for start, stop in zip(opens, stops, strict=True):
-        inside[start] += 1
-        inside[min(stop, len(lines))] -= 1
-    return pl.Series(inside[:-1]).cum_sum() > 0
-
-
-def _stretches(lines: pl.DataFrame, left: pl.Series) -> list[tuple[int, int, int]]:
-    """Runs of neighbouring line numbers as (line, offset, length in bytes without the last line end)."""
-    if left.is_empty():
-        return []
-    rows = lines.filter(lines["line"].is_in(left.implode()))
-    run = (rows["line"].diff().fill_null(1) != 1).cum_sum()
-    ends = (pl.col("offset") + pl.col("_length")).last() - pl.col("offset").first()
-    runs = (
-        rows.with_columns(run=run)
-        .group_by("run", maintain_order=True)
-        .agg(pl.col("line").first(), pl.col("offset").first(), ends.alias("length"))
-    )
-    return list(runs.select("line", "offset", "length").iter_rows())

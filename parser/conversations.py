@@ -38,6 +38,7 @@ class _Talk:
     first: int  # P of its first turn: no other conversation shares more with it
     prompt: int  # P of its last turn
     length: int  # live length after it (P where unknown)
+    most: int  # what its next prompt is believed not to exceed
     speaks: tuple[str, ...]
 
 
@@ -132,6 +133,7 @@ class Conversations:
         self._talks[talk.label] = self._talks.pop(talk.label)  # the latest last
         talk.last, talk.prompt = row.request, _prompt(row) or talk.prompt
         talk.length = row.live_after or talk.prompt
+        talk.most = talk.length + min(_MOST_NEW, max(4096, talk.length))
         set_losses(row, kept)
         if row.slot is not None:
             self._resident[row.slot] = row.request
@@ -195,13 +197,17 @@ class Conversations:
         if prompt is None:
             return None
         floor = _common(row) or row.cached_tokens or 0
-        near = [t for t in self._talks.values() if floor <= t.length < prompt or t.prompt == prompt]
+        near = [
+            talk
+            for talk in self._talks.values()
+            if floor <= talk.length < prompt <= talk.most or talk.prompt == prompt
+        ]
+        speaks = _speaks(row)
         fits = [
             (0 if talk.prompt == prompt else prompt - talk.length, talk)
             for talk in near
             if talk.last not in resident
-            and (talk.prompt == prompt or prompt <= talk.length + _room(talk))
-            and talk.speaks == _speaks(row)
+            and talk.speaks == speaks
             and self._resumed.get(talk.last, row.request) == row.request
         ]
         if not fits:
@@ -210,7 +216,7 @@ class Conversations:
         return talk, talk.last, _BY_LENGTH
 
     def _new(self, row: Request) -> _Talk:
-        talk = _Talk(_label(self._count), row.request, _prompt(row) or 0, 0, 0, _speaks(row))
+        talk = _Talk(_label(self._count), row.request, _prompt(row) or 0, 0, 0, 0, _speaks(row))
         self._count += 1
         self._talks[talk.label] = talk
         _bound(self._talks, _TALKS)
@@ -232,11 +238,6 @@ def _near_end(row: Request, before: Request | None, common: int) -> bool:
 
 def _prompt(row: Request) -> int | None:
     return row.canonical_prompt_tokens or row.prompt_tokens
-
-
-def _room(talk: _Talk) -> int:
-    """How much a conversation is believed to grow in one turn, tokens."""
-    return min(_MOST_NEW, max(4096, talk.length))
 
 
 def _bound(table: dict[Any, Any], most: int = _REMEMBERED) -> None:

@@ -26,7 +26,7 @@ _END = ("_source", "offset", "_length")
 class EventLog:
     """Events in file order. `counts` maps each kind that occurs to its number.
 
-    `events` are held as objects, `frames` (kind -> columns as `parser.columns.schema`) as columns; a kind may
+    `events` are held as objects, `frames` (kind -> columns as `parser.schema.schema`) as columns; a kind may
     have some of both. `seq` orders them all.
     """
 
@@ -90,8 +90,8 @@ class EventLog:
         are the attributes of `Event`."""
         import polars as pl
 
-        from parser.columns import schema
         from parser.grammar import grammar
+        from parser.schema import schema
 
         columns = schema(grammar(), kind)
         held = [_record(event, columns) for event in self._events if event.kind == kind]

@@ -50,7 +50,7 @@ class Prepared:
 def _numbered(prepared: Prepared, seq: int, grammar: Grammar) -> EventLog:
     import polars as pl
 
-    from parser.columns import complete
+    from parser.schema import complete
 
     mine = pl.Series("offset", [line.offset for line, _ in prepared.lines], dtype=pl.Int64)
     order = pl.concat([mine, *(frame["offset"] for frame in prepared.frames.values())]).sort()
@@ -103,7 +103,7 @@ class InColumns:
 
     def prepare(self, block: Block) -> Prepared:
         """Columns for the printed forms, the rest one by one. A block with an endless line is not copied."""
-        from parser.columns import physical, valid
+        from parser.rawlines import physical, valid
 
         if len(block.data) > 4 * BLOCK_BYTES:
             return self._single.prepare(block)
@@ -117,7 +117,7 @@ class InColumns:
 
     def pick(self, region: Region, line: int, source: int) -> Prepared:
         """The events of the lines that were found in a region of a file whose first line is number `line`."""
-        from parser.columns import at_places, valid
+        from parser.rawlines import at_places, valid
 
         numbers, offsets = (
             [line + number for number, _ in region.places],

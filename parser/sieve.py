@@ -55,7 +55,9 @@ class Finder:
         """(literal, where it begins in `data`) for each occurrence of a literal, in no order."""
         raw = data.data
         for place in self._candidates(data):
-            for shift, needle in self._sieve.uses.get(int.from_bytes(raw[place : place + GRAM], "little"), ()):
+            for shift, needle in self._sieve.uses.get(
+                int.from_bytes(raw[place : place + GRAM], "little"), ()
+            ):
                 begin = place - shift
                 if begin >= 0 and raw[begin : begin + len(needle)] == needle:
                     yield needle, begin
