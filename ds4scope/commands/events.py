@@ -92,8 +92,8 @@ def _columns(kinds: list[str] | None, *, several: bool) -> Mapping[str, pl.DataT
     """Columns of csv and parquet: the fields of the kinds; of two types under one name, as text."""
     import polars as pl
 
-    from parser.columns import DTYPES
     from parser.grammar import grammar
+    from parser.schema import DTYPES
 
     types: dict[str, pl.DataType] = {
         "line": pl.Int64(), "offset": pl.Int64(), "stamp": pl.String(), "kind": pl.String(),

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from printed import printed, rendered
 
-from parser.columns import DTYPES
 from parser.event import KINDS
 from parser.events import explain_near_miss, parse_line
 from parser.grammar import GRAMMAR_FILE, Grammar, grammar
+from parser.schema import DTYPES
 from parser.text_lane import TextLane
 
 SPAN = {"span_start": 20480, "span_end": 25851, "span_tokens": 5371}
