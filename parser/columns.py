@@ -18,6 +18,7 @@ from parser.rawlines import cleaned, stretches
 from parser.wrappers import GLUED, OTHER_PROGRAM
 
 MAX_VARIANTS: Final = 12
+SAFE_DIGITS: Final = 18  # of a number that fits 64 bits whatever it is
 _FREE: Final = ("TEXT", "PATH")
 
 
@@ -157,9 +158,9 @@ class _Form:
         self.template = template
         self._regex = f"^{template.regex}()$"
         self._done = str(len(template.groups) + 1)
-        self._numbers = [
-            str(n) for n, group in enumerate(template.groups, 1) if group.type in ("INT", "FLOAT")
-        ]
+        numbers = [str(n) for n, group in enumerate(template.groups, 1) if group.type in ("INT", "FLOAT")]
+        self._longest = pl.max_horizontal(pl.col(numbers).str.len_bytes().max()) if numbers else None
+        self._long = [pl.col(number).str.len_bytes().fill_null(0) > SAFE_DIGITS for number in numbers]
         self._free = any(group.type in _FREE for group in template.groups)
         by_field: dict[str, list[pl.Expr]] = {}
         for number, group in enumerate(template.groups, 1):
@@ -199,12 +200,12 @@ class _Form:
         return rows.filter(~ok), rows.filter(ok), groups.filter(ok)
 
     def _strange(self, rows: pl.DataFrame, groups: pl.DataFrame) -> pl.Series | None:
-        """Rows with a number that does not fit, or with another line glued into a free text."""
-        strange = rows["_text"].str.contains(GLUED) if self._free else pl.repeat(False, len(rows), eager=True)
-        if self._numbers:
-            long = (pl.col(number).str.len_bytes().fill_null(0) > 18 for number in self._numbers)
-            strange |= groups.select(strange=pl.any_horizontal(long))["strange"]
-        return strange if strange.any() else None
+        """Rows with a number that may not fit, or with another line glued into a free text."""
+        odd = rows["_text"].str.contains(GLUED) if self._free else None
+        if self._longest is not None and (groups.select(self._longest).item() or 0) > SAFE_DIGITS:
+            long = groups.select(strange=pl.any_horizontal(self._long))["strange"]
+            odd = long if odd is None else odd | long
+        return odd if odd is not None and odd.any() else None
 
 
 def _no_flags(template: Template) -> pl.Expr:

@@ -101,11 +101,14 @@ def _cut(rows: pl.DataFrame) -> pl.DataFrame:
     """Lines with a plain head at character `at`."""
     import polars as pl
 
-    return rows.select(
+    cut = rows.select(
         stamp=pl.col("raw").str.slice("at", STAMP_LENGTH),
         program=pl.lit("ds4-server"),
-        text=pl.col("raw").str.slice(pl.col("at") + PLAIN_LENGTH).str.strip_chars_start(" \t"),
+        text=pl.col("raw").str.slice(pl.col("at") + PLAIN_LENGTH),
     )
+    if not cut["text"].str.starts_with(" ").any() and not cut["text"].str.starts_with("\t").any():
+        return cut
+    return cut.with_columns(pl.col("text").str.strip_chars_start(" \t"))
 
 
 def _general(lines: pl.Series) -> pl.DataFrame:
