@@ -50,6 +50,11 @@ class Guess:
         return self.ways[self.taken] if self.taken < len(self.ways) else None
 
 
+#: a guess by the string that it is about, and its number; NO_GUESS comes before all
+By = tuple[int, int]
+NO_GUESS: By = (-1, -1)
+
+
 @dataclass(slots=True)
 class Tree:
     """String `n` shares its first `depth[n]` tokens with the earlier string `parent[n]` (-1: with none)."""
@@ -57,32 +62,35 @@ class Tree:
     parent: list[int]
     depth: list[int]
     lengths: Sequence[int]
-    #: statements by string: (other, depth, guess)
-    links: list[list[tuple[int, int, int | None]]]
+    #: the latest guess that the relation of `n` with its parent rests on
+    by: list[By]
 
     def common(self, one: int, other: int) -> int:
         """LCP of two strings, tokens."""
+        parent, depth = self.parent, self.depth
         shared = min(self.lengths[one], self.lengths[other])
         while one != other:
             if one < other:
                 one, other = other, one
-            if self.parent[one] < 0:
+            if parent[one] < 0:
                 return 0
-            shared = min(shared, self.depth[one])
-            one = self.parent[one]
+            if depth[one] < shared:
+                shared = depth[one]
+            one = parent[one]
         return shared
 
     def join(self, link: Agree) -> None:
         """Take a statement in. What the later string was known to share goes on to the earlier one."""
         one, other, depth = link.one, link.other, link.depth
-        self.links[one].append((other, depth, link.guess))
-        self.links[other].append((one, depth, link.guess))
+        by = NO_GUESS if link.guess is None else (link.one, link.guess)
         while depth > 0:
+            by = max(by, self._up(one, depth), self._up(other, depth))
             early, late = sorted((self.carrier(one, depth), self.carrier(other, depth)))
             if early == late:
                 return
-            one, other = early, self.parent[late]
-            self.parent[late], depth, self.depth[late] = early, self.depth[late], depth
+            one, other, before = early, self.parent[late], self.by[late]
+            self.parent[late], self.by[late] = early, by
+            depth, self.depth[late], by = self.depth[late], depth, max(by, before)
             if other < 0:
                 return
 
@@ -92,11 +100,26 @@ class Tree:
             string = self.parent[string]
         return string
 
+    def _up(self, string: int, depth: int) -> By:
+        """The latest guess on the way to the carrier."""
+        by = NO_GUESS
+        while self.depth[string] >= depth:
+            by, string = max(by, self.by[string]), self.parent[string]
+        return by
+
+    def latest_guess(self, one: int, other: int) -> int | None:
+        """The guess about the latest string among those that their common prefix rests on."""
+        by = NO_GUESS
+        while one != other and max(one, other) >= 0:
+            one, other = max(one, other), min(one, other)
+            by, one = max(by, self.by[one]), self.parent[one]
+        return None if by == NO_GUESS else by[1]
+
 
 def grow(lengths: Sequence[int], agreed: Iterable[Agree]) -> Tree:
     """The tree of all strings; numbers are in order of time, so a parent is always the earlier string."""
     count = len(lengths)
-    tree = Tree([-1] * count, [0] * count, lengths, [[] for _ in range(count)])
+    tree = Tree([-1] * count, [0] * count, lengths, [NO_GUESS] * count)
     for link in agreed:
         tree.join(link)
     return tree
@@ -120,7 +143,9 @@ def solve(
     for _ in range(ROUNDS):
         tree = grow(lengths, [*agreed, *_standing(guesses)])
         broken = [part for part in parted if tree.common(part.one, part.other) > part.most]
-        culprits = {culprit for part in broken if (culprit := _culprit(tree, part, guesses)) is not None}
+        culprits = {
+            culprit for part in broken if (culprit := tree.latest_guess(part.one, part.other)) is not None
+        }
         if not culprits:
             break
         withdrawn += len(culprits)
@@ -133,26 +158,3 @@ def _standing(guesses: Sequence[Guess]) -> Iterable[Agree]:
     for number, guess in enumerate(guesses):
         if guess.way is not None:
             yield Agree(guess.about, *guess.way, number)
-
-
-def _culprit(tree: Tree, part: Part, guesses: Sequence[Guess]) -> int | None:
-    """The guess about the latest string among those that hold the two together deeper than `most`."""
-    path = _path(tree, part)
-    numbers = [guess for _, guess in path if guess is not None]
-    return max(numbers, key=lambda number: guesses[number].about, default=None)
-
-
-def _path(tree: Tree, part: Part) -> list[tuple[int, int | None]]:
-    came: dict[int, tuple[int, int | None]] = {part.one: (-1, None)}
-    waiting = [part.one]
-    while waiting and part.other not in came:
-        string = waiting.pop()
-        for other, depth, guess in tree.links[string]:
-            if depth > part.most and other not in came:
-                came[other] = (string, guess)
-                waiting.append(other)
-    path, string = [], part.other
-    while string in came and string != part.one:
-        path.append((string, came[string][1]))
-        string = came[string][0]
-    return path

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
+from typing import Any
 
 from parser.reading import Reading
 from parser.request import Request
@@ -81,20 +82,47 @@ def _progress(reading: Reading, out: Spans, kind: str) -> Iterator[tuple[int, in
     log = reading.events
     if log is None or not 0 < log.counts.get(kind, 0) <= _MOST_LINES:
         return
-    wanted = ("seq", "span_end", "gen", "elapsed_s")
+    wanted = ("seq", "span_start", "span_end", "gen", "elapsed_s")
     frame = log.frame(kind)
-    opened: dict[int, list[int]] = {}
-    for index, request in enumerate(reading.requests):
-        opened.setdefault(request.prompt_tokens or 0, []).append(index)
-    for row in frame.select([name for name in wanted if name in frame.columns]).iter_rows(named=True):
-        end, elapsed = row.get("span_end"), row.get("elapsed_s")
-        if end is None or elapsed is None:
-            continue
-        for index in opened.get(end - (row.get("gen") or 0), ()):
-            before = 0.0 if kind == "prefill_chunk" else reading.requests[index].prefill_s
-            if out.began[index] < row["seq"] < out.last[index] and before is not None:
-                yield row["seq"], index, before + elapsed
-                break
+    rows = frame.select([name for name in wanted if name in frame.columns]).iter_rows(named=True)
+    whose = _Whose(reading, out)
+    for row in rows:
+        if row.get("span_end") is not None and row.get("elapsed_s") is not None:
+            index = whose.chunk(row) if kind == "prefill_chunk" else whose.decoding(row)
+            before = 0.0 if kind == "prefill_chunk" or index is None else reading.requests[index].prefill_s
+            if index is not None and before is not None:
+                yield row["seq"], index, before + row["elapsed_s"]
+
+
+class _Whose:
+    """Whose line it is, by the positions in it: a prefill names where it began and ends, a decoding line goes on
+    where the last one of its request ended."""
+
+    def __init__(self, reading: Reading, out: Spans) -> None:
+        self.out = out
+        self.prompts: dict[tuple[int, int], list[int]] = {}
+        self.decoded: dict[int, list[int]] = {}
+        for index, request in enumerate(reading.requests):
+            tokens = request.prompt_tokens or 0
+            self.prompts.setdefault((request.cached_tokens or 0, tokens), []).append(index)
+            self.decoded.setdefault(tokens, []).append(index)
+
+    def chunk(self, row: dict[str, Any]) -> int | None:
+        """The request of a chunk line."""
+        place = (row.get("span_start") or 0, row["span_end"])
+        return next((i for i in self.prompts.get(place, ()) if self._running(i, row["seq"])), None)
+
+    def decoding(self, row: dict[str, Any]) -> int | None:
+        """The request of a decoding line."""
+        start = row.get("span_start") or 0
+        found = next((i for i in self.decoded.get(start, ()) if self._running(i, row["seq"])), None)
+        if found is not None:
+            self.decoded[start].remove(found)
+            self.decoded.setdefault(row["span_end"], []).append(found)
+        return found
+
+    def _running(self, index: int, seq: int) -> bool:
+        return self.out.began[index] < seq < self.out.last[index]
 
 
 def _places(reading: Reading) -> tuple[list[int], list[int], list[int]]:
