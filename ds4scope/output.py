@@ -118,8 +118,12 @@ def _csv(out: IO[bytes], rows: Iterable[Row], names: Sequence[str]) -> None:
     text = io.TextIOWrapper(out, encoding="utf-8", newline="", write_through=True)
     writer = csv.writer(text)
     writer.writerow(names)
+    places = {name: place for place, name in enumerate(names)}
     for row in rows:
-        writer.writerow([cell(row.get(name)) for name in names])
+        cells = [None] * len(names)
+        for name, value in row.items():
+            cells[places[name]] = cell(value)
+        writer.writerow(cells)
     text.detach()
 
 
@@ -183,13 +187,17 @@ def _batched(rows: Iterable[Row]) -> Iterator[list[Row]]:
 
 
 def _frame(rows: list[Row], columns: Columns) -> pl.DataFrame:
+    """Rows as columns; most columns stand in few rows, so only those that do are gathered."""
     import polars as pl
 
-    texts = {name for name, dtype in columns.items() if dtype == pl.String}
-    held = [
-        {name: _text(row.get(name)) if name in texts else row.get(name) for name in columns} for row in rows
-    ]
-    return pl.DataFrame(held, schema=dict(columns))
+    used = {name for row in rows for name in row}
+    values = {name: [row.get(name) for row in rows] for name in columns if name in used}
+    texts = (name for name, dtype in columns.items() if dtype == pl.String and name in used)
+    values |= {name: [_text(value) for value in values[name]] for name in texts}
+    frame = pl.DataFrame(values, schema={name: columns[name] for name in values})
+    return frame.select(
+        pl.col(name) if name in used else pl.lit(None, dtype).alias(name) for name, dtype in columns.items()
+    )
 
 
 def _text(value: Any) -> str | None:

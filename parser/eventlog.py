@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from heapq import merge
+from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -64,14 +64,14 @@ class EventLog:
         wanted = set(kinds) if kinds else set(KINDS) - set(BULK_KINDS)
         held = [event for event in self._events if event.kind in wanted]
         frames = [_objects(frame, kind) for kind, frame in self._frames.items() if kind in wanted]
-        return merge(held, *frames, key=attrgetter("seq")) if frames else iter(held)
+        return iter(sorted(chain(held, *frames), key=attrgetter("seq"))) if frames else iter(held)
 
     def stamps(self) -> Iterator[tuple[int, str]]:
         """(seq, stamp) of the events that bear one, in file order."""
         held = [(event.seq, event.stamp) for event in self._events if event.stamp]
         stamped = (frame.filter(frame["stamp"].is_not_null()) for frame in self._frames.values())
         columns = [zip(frame["seq"].to_list(), frame["stamp"].to_list(), strict=True) for frame in stamped]
-        return merge(held, *columns)
+        return iter(sorted(chain(held, *columns)))
 
     def between(self, first: int, last: int | None) -> EventLog:
         """The events from `first` (a seq) up to, without, `last`."""
