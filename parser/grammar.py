@@ -69,13 +69,14 @@ Part: TypeAlias = "str | Group | Optional"
 @dataclass(frozen=True, slots=True)
 class Template:
     """One printed form of a line. `regex` matches the whole text, its groups are `groups`; `needle`
-    is the longest literal that every such line holds."""
+    is the longest literal that every such line holds; `opening` matches what such a line can begin with."""
 
     rule: Rule
     needle: str
     parts: tuple[Part, ...]
     regex: str
     groups: tuple[Group, ...]
+    opening: str
 
     @property
     def settles(self) -> bool:
@@ -100,7 +101,18 @@ class Template:
 
 
 def _template(rule: Rule, needle: str, parts: tuple[Part, ...]) -> Template:
-    return Template(rule, needle, parts, "".join(_regex(parts)), tuple(_groups(parts)))
+    regex, opening = "".join(_regex(parts)), "|".join(dict.fromkeys(_openings(parts)))
+    return Template(rule, needle, parts, regex, tuple(_groups(parts)), f"(?:{opening})")
+
+
+def _openings(parts: Iterable[Part]) -> Iterator[str]:
+    """Every stretch that can come first: those of optional parts, and the first that must be there."""
+    for part in parts:
+        if isinstance(part, Optional):
+            yield from _openings(part.parts)
+        elif isinstance(part, str):
+            yield "" if part in ("(", "(?:") else part
+            return
 
 
 def _regex(parts: Iterable[Part]) -> Iterator[str]:

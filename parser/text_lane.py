@@ -8,7 +8,7 @@ one foreign shape cost one parse.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -53,21 +53,32 @@ class _Learned:
     pattern: re.Pattern[str]
 
 
+_NEW: Final = _Learned(Rule("", "", "", {}, frozenset(), False, False), (), re.compile(""))
+
+
 class TextLane:
     """Parses messages (wrapper, stamp and program taken off). `printed=False` leaves every line to Lark."""
 
     def __init__(self, grammar: Grammar, *, printed: bool = True) -> None:
         self.grammar = grammar
-        self._settling = [template for template in grammar.templates if printed and template.settles]
+        self._printed = printed
         self._shapes: dict[str, _Learned | None] = {}
+        firm = dict.fromkeys(one.opening for one in grammar.templates if "[" not in one.opening)
+        self._begins = re.compile("|".join(firm))
+        self._loose = [
+            one for one in grammar.templates if "[" in one.opening
+        ]  # begin with any word or number
 
     def parse(self, text: str) -> Parsed | None:
         """What the line says, or None if no rule knows it."""
-        return self._by_template(text) or self._by_shape(text)
+        tidy = _BLANKS.sub(" ", text)
+        among = self.grammar.templates if self._begins.match(tidy) else self._loose
+        possible = [t for t in among if t.needle in tidy and re.match(t.opening, tidy)]
+        return (self._by_template(text, possible) or self._by_shape(text, possible)) if possible else None
 
-    def _by_template(self, text: str) -> Parsed | None:
-        for template in self._settling:
-            if template.needle in text and (found := self.grammar.pattern(template).fullmatch(text)):
+    def _by_template(self, text: str, possible: list[Template]) -> Parsed | None:
+        for template in possible if self._printed else ():
+            if template.settles and (found := self.grammar.pattern(template).fullmatch(text)):
                 return self._of_template(template, found)
         return None
 
@@ -79,22 +90,22 @@ class TextLane:
         ]
         return _parsed(template.rule, [(span, found.string[span.start : span.end]) for span in spans])
 
-    def _by_shape(self, text: str) -> Parsed | None:
+    def _by_shape(self, text: str, possible: list[Template]) -> Parsed | None:
         # a digit of a literal is no number: lines of one shape hold the same literals
         shape = "".join((_DIGITS.sub(_MASK, text), *(one for one in self.grammar.digits if one in text)))
-        if shape not in self._shapes:
-            return self._first_of(text, shape)
-        learned = self._shapes[shape]
+        learned = self._shapes.get(shape, _NEW)
+        if learned is _NEW:
+            return self._first_of(text, shape, dict.fromkeys(template.rule for template in possible))
         if learned is None:
             return None
         found = learned.pattern.fullmatch(text)
         assert found is not None  # same shape
         return _parsed(learned.rule, list(zip(learned.spans, found.groups(), strict=True)))
 
-    def _first_of(self, text: str, shape: str) -> Parsed | None:
+    def _first_of(self, text: str, shape: str, rules: Iterable[Rule]) -> Parsed | None:
         if len(self._shapes) >= MAX_SHAPES:
             self._shapes.clear()
-        best = min(self._attempts(text), key=lambda one: one[0], default=None)
+        best = min(self._attempts(text, rules), key=lambda one: one[0], default=None)
         if best is None:
             self._shapes[shape] = None
             return None
@@ -103,17 +114,13 @@ class TextLane:
             self._shapes[shape] = _Learned(rule, tuple(spans), re.compile(pattern))
         return _parsed(rule, [(span, text[span.start : span.end]) for span in spans])
 
-    def _attempts(self, text: str) -> Iterator[tuple[int, Rule, list[_Span]]]:
+    def _attempts(self, text: str, rules: Iterable[Rule]) -> Iterator[tuple[int, Rule, list[_Span]]]:
         """(foreign characters, rule, spans) of every rule that takes the line, in the grammar's order."""
-        for rule in self._candidates(text):
-            for spans in _both(self._parse(rule, text), lambda rule=rule: self._tidied(rule, text)):
+        for rule in rules:
+            spans = self._parse(rule, text)
+            spans = self._tidied(rule, text) if spans is None else spans
+            if spans is not None:
                 yield sum(s.end - s.start for s in spans if s.type in ("EXTRA", "REST")), rule, spans
-                break
-
-    def _candidates(self, text: str) -> list[Rule]:
-        tidy = _BLANKS.sub(" ", text)
-        rules = (t.rule for t in self.grammar.templates if t.needle in tidy)
-        return list(dict.fromkeys(rules))
 
     def _parse(self, rule: Rule, text: str) -> list[_Span] | None:
         try:
@@ -154,13 +161,6 @@ class TextLane:
             assert found is not None
             start, end = start + found.start(1), start + found.end(1)
         return _Span(field, kind, start, end)
-
-
-def _both(first: Any, second: Any) -> Iterator[list[_Span]]:
-    if first is not None:
-        yield first
-    elif (other := second()) is not None:
-        yield other
 
 
 def _without_foreign(rule: Rule, text: str) -> tuple[list[int], list[_Span]]:
