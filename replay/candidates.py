@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from math import inf, log
+from math import exp, inf, log, sqrt
 from statistics import median
 from typing import Final, NamedTuple
 
@@ -66,9 +66,17 @@ class Candidates:
         ways = []
         most = NEW if new and self.usual is not None else inf
         for talk in talks:
-            if self._alike(index, talk.turns[-1]):
+            if self._in_reach(index, talk, most) and self._alike(index, talk.turns[-1]):
                 ways += self._in_talk(index, talk, most)
         return sorted(ways, key=lambda way: (way.cost, -way.depth, -way.string))
+
+    def _in_reach(self, index: int, talk: Talk, most: float) -> bool:
+        """Some of its last turns are no longer than the prompt, and not so short that `most` rules them out."""
+        tokens, lengths = self.evidence.lengths[canonical(index)], self.evidence.lengths
+        added = inf if self.usual is None else (self.usual + 20) * exp(sqrt(most)) if most < inf else inf
+        return any(
+            lengths[canonical(t)] <= tokens <= lengths[live(t)] + added for t in talk.turns[: -BACK - 1 : -1]
+        )
 
     def _alike(self, index: int, last: int) -> bool:
         one, other = self.evidence.requests[index], self.evidence.requests[last]
