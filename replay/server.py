@@ -246,7 +246,7 @@ class Server:
             task = self._tasks.get(job.asked.request)
             if stop.clean:
                 self._cut(job)
-            elif task is not None and task.doing == PREFILL:
+            elif task is not None and task.doing == PREFILL and job.prefill_s is None:
                 job.prefilled += task.pos - task.began
         if stop.clean:
             for session in sessions:

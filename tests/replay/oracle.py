@@ -149,7 +149,7 @@ class Oracle:
             task = self.running.get(job.slot)
             if stop.clean:
                 self.cut(job)
-            elif task is not None and task.doing == "prefill":
+            elif task is not None and task.doing == "prefill" and not job.synced:
                 job.pre += task.pos - task.before
         if stop.clean:
             for slot in self.slots:
