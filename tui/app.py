@@ -148,6 +148,8 @@ class TimelineApp(App[None]):
         """Work that failed says why; what cannot be read at all ends the program."""
         if event.worker not in (self._worker, self._reader) or not event.worker.is_finished:
             return
+        if not self.is_running:  # on the way out the screen is gone, and whatever still ran was cancelled
+            return
         name = "reading" if event.worker is self._reader else self.work
         if event.worker is self._reader:
             self.reading = False
@@ -171,7 +173,7 @@ class TimelineApp(App[None]):
     def on_timeline_app_fresh(self, event: Fresh) -> None:
         """Take the newer scene."""
         news = event.news
-        if event.feed is not self.feed or (self.catching_up and not news.live):
+        if not self.is_running or event.feed is not self.feed or (self.catching_up and not news.live):
             return
         self.catching_up, self._book = False, self.feed.book
         was_reading = self.reading
