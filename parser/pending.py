@@ -133,6 +133,8 @@ class Pending:
 
     def _by_numbers(self, cached: int, prompt: int, serial: bool, near: bool) -> Episode | None:
         hit = next((h for h in self.hits if h.get("tokens") == cached), None) if cached else None
+        if not cached and serial and not self.episodes:  # read, and then not used
+            hit = next((h for h in self.hits[-1:] if (_number(h.get("tokens")) or 0) <= prompt), None)
         episode = self._best(cached, prompt, near or hit is not None, serial)
         if episode is None and hit is None:
             return None
