@@ -21,7 +21,7 @@ def evicted_prefix(events: Iterable[Event], common: int | None) -> int:
 
 
 def set_losses(row: Request, kept: int = 0) -> None:
-    """Split the prefill: `lost` = max(C, E, kept) - S, at least 0; the rest is new or changed text.
+    """Split the prefill: `lost` = max(C, E, H, kept) - S, at least 0; the rest is new or changed text.
 
     `kept` is what else is known of the prompt's beginning: the length of the conversation that it continues.
     Unknown S leaves `lost` unknown; P - C is the changed text even then.
@@ -31,6 +31,6 @@ def set_losses(row: Request, kept: int = 0) -> None:
         if prompt is not None and row.common is not None:
             row.changed_text_tokens = max(0, prompt - row.common)
         return
-    known = min(max(row.common or 0, row.evicted_prefix, kept), prompt)
+    known = min(max(row.common or 0, row.evicted_prefix, row.disk_hit_tokens or 0, kept), prompt)
     row.lost_to_cache_tokens = min(row.prefilled_tokens, max(0, known - row.cached_tokens))
     row.changed_text_tokens = row.prefilled_tokens - row.lost_to_cache_tokens

@@ -51,7 +51,10 @@ def told(reading: Reading) -> Reading | None:
 
 
 def _whole_miss(heard: Hearsay) -> bool:
-    return heard.kind == "miss" and all(heard.fields.get(k) is not None for k in ("live", "prompt", "common"))
+    """Three lengths that can be those of one miss: nothing common is longer than what it is common to."""
+    lengths = [heard.fields.get(k) for k in ("common", "live", "prompt")]
+    known = [length for length in lengths if length is not None]
+    return heard.kind == "miss" and len(known) == len(lengths) and known[0] <= min(known[1:])
 
 
 def _event(heard: Hearsay, events: list[Event], kind: str, rule: str, fields: dict[str, Any]) -> Event:
