@@ -6,11 +6,11 @@ from chats import MACHINE, days
 from hypothesis import given, settings
 
 from replay.configure import configs_of
+from replay.rope import Piece
 from replay.server import replay
 from replay.shrink import shrink, without
 from replay.workload import Asked, Segment, Workload
 from replay.workload_file import dumps, loads
-from replay.rope import Piece
 
 
 def misses(configs, costs, least):
