@@ -96,9 +96,9 @@ def _sieve(source: Source, kinds: Sequence[str]) -> Sieve | None:
 
 
 def _picked(source: Source, sieve: Sieve, kinds: Sequence[str]) -> Iterator[Prepared]:
-    from parser.prescan import mapped, regions
+    from parser.prescan import brief_turns, mapped, regions
 
-    with mapped(source) as data:
+    with mapped(source) as data, brief_turns():
         found = regions(data, sieve)  # at work while the columns are loaded
         lane, line = InColumns(grammar(), text_lane(), kinds), 1
         for region in found:

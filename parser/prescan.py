@@ -8,6 +8,7 @@ numbers of a miss, or a literal with widened blanks.
 from __future__ import annotations
 
 import mmap
+import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -26,13 +27,15 @@ from parser.wrappers import uncoloured
 
 #: Bytes whose findings are parsed together, bytes that are searched at a time, longest literal.
 REGION: Final = 128 << 20
-PIECE: Final = 512 << 10
+PIECE: Final = 1 << 20
 REACH: Final = 64
 #: Pages are let go after so many bytes.
 RELEASED: Final = 16 << 20
 #: A region never begins in the middle of a record of several lines, so so many bytes are looked at.
 TAIL: Final = 16 << 10
 NEWLINE: Final = 10
+#: Seconds for which a thread may hold Python's lock while others wait.
+TURN_S: Final = 0.0002
 #: Shorter files are parsed as a whole.
 LONG: Final = 8 << 20
 #: The rule that only people write.
@@ -89,6 +92,18 @@ def _in_order(
             running.extend(islice(more, 1))
 
 
+@contextmanager
+def brief_turns() -> Iterator[None]:
+    """Python's lock goes round faster: each numpy call of the search takes less than the usual 5 ms turn, and
+    would wait so long for the next one while the main thread loads the columns."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(TURN_S)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
+
+
 def _parts(data: mmap.mmap) -> Iterator[tuple[int, int]]:
     start = 0
     while start < len(data):
@@ -116,6 +131,7 @@ class _Search:
     def __init__(self, data: mmap.mmap, sieve: Sieve, start: int, stop: int) -> None:
         self._data, self._view = data, np.frombuffer(data, np.uint8)
         self._finder = Finder(sieve, PIECE + REACH)
+        self._ends = np.empty(PIECE + REACH, np.bool_)
         self._start, self._stop = start, stop
         self._at, self._number = start, 0  # the number of the line in which the byte `_at` lies
         self._behind = start - 1  # the end of the last line or record that was kept
@@ -160,7 +176,10 @@ class _Search:
     def _number_of(self, place: int) -> int:
         """The number of the line in which `place` lies, which may be a little before the last one asked for."""
         low, high = sorted((self._at, place))
-        ends = int(np.count_nonzero(self._view[low:high] == NEWLINE))
+        ends = 0
+        for at in range(low, high, len(self._ends)):
+            piece = self._view[at : min(at + len(self._ends), high)]
+            ends += int(np.count_nonzero(np.equal(piece, NEWLINE, out=self._ends[: len(piece)])))
         self._number += ends if place > self._at else -ends
         self._at = place
         return self._number
