@@ -203,6 +203,13 @@ class Episode:
         return max(0, known - (self.depth or 0))
 
     @property
+    def wasted_hit(self) -> int:
+        """H - S: tokens that were loaded from disk and computed all the same; 0 where the hit was used."""
+        if self.hit_tokens is None or self.start is None:
+            return 0
+        return max(0, self.hit_tokens - self.start)
+
+    @property
     def seconds(self) -> float | None:
         """Seconds of this prefill, as the log states or implies them."""
         return self.request.prefill_s if self.request.prefill_s is not None else self.measured_s

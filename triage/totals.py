@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from triage.build import prefill_seconds
-from triage.episodes import total, total_s
+from triage.episodes import Episode, total, total_s
 from triage.evidence import triggered
 from triage.figures import compact, evicted_figures, stored_figures
 from triage.trigger import triggers
@@ -19,7 +19,7 @@ def totals(view: View) -> dict[str, Any]:
     requests = view.requests
     prefilled = total(r.prefilled_tokens for r in requests) or 0
     reused = sum(r.cached_tokens or 0 for r in requests if r.prefilled_tokens is not None)
-    parts = [split(view, e) for e in view.episodes if displaces(e) or e.miss is not None]
+    parts = [split(view, e) for e in _judged(view)]
     lost = total(one for one, _ in parts) or 0
     return {
         "requests": len(requests),
@@ -48,9 +48,14 @@ def totals(view: View) -> dict[str, Any]:
     }
 
 
+def _judged(view: View) -> list[Episode]:
+    """Episodes in which something may have been lost: a miss, a state pushed out, a hit thrown away."""
+    return [e for e in view.episodes if displaces(e) or e.miss is not None or e.wasted_hit]
+
+
 def _seconds_lost(view: View) -> float | None:
     """Seconds of prefill that were lost to the cache, at each request's own speed."""
-    losses = [(e, split(view, e)[0]) for e in view.episodes if displaces(e) or e.miss is not None]
+    losses = [(e, split(view, e)[0]) for e in _judged(view)]
     if not any(loss for _, loss in losses):
         return 0.0
     return total_s(

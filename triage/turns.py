@@ -300,8 +300,8 @@ def owed(view: View, episode: Episode) -> int | None:
 def split(view: View, episode: Episode) -> tuple[int | None, int | None]:
     """A re-prefill as (lost to the cache, changed or new text), in tokens.
 
-    Lost is C - S (or E - S); for a conversation that another one pushed out, what it held when it last left
-    a slot. The rest of n is text that no cache could have known; P - C where n is not in the input.
+    Lost is C - S (or E - S, or H - S); for a conversation that another one pushed out, what it held when it
+    last left a slot. The rest of n is text that no cache could have known; P - C where n is not in the input.
     """
     mine = _came_back(view)[0].get(id(episode))
     n = episode.reprefill
@@ -309,6 +309,8 @@ def split(view: View, episode: Episode) -> tuple[int | None, int | None]:
         lost = owed(view, episode)
         return lost, None if n is None or lost is None else n - lost
     lost = episode.cache_loss(view.limits.incoming_slack_tokens)
+    if episode.wasted_hit:
+        lost = max(lost or 0, episode.wasted_hit)
     if n is None or lost is None:
         return lost, episode.changed
     return min(lost, n), max(0, n - lost)
