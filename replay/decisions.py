@@ -193,6 +193,20 @@ class Decoded:
 
 
 @dataclass(frozen=True, slots=True)
+class Reloaded:
+    """R3.35: a checkpoint is loaded to bring the live state into its canonical form, after the reply.
+    `consumed`: the hit deletes it (R4.12)."""
+
+    at_s: float
+    request: int
+    slot: int
+    file: str
+    tokens: int
+    consumed: bool
+    state: Rope
+
+
+@dataclass(frozen=True, slots=True)
 class Canonicalised:
     """TK1-TK3: the live state becomes the canonical one of `target` tokens; `source` is `live`, `disk`, `full`."""
 
@@ -238,5 +252,5 @@ class Ended:
 
 Decision = (
     Started | Arrived | Dispatched | Refused | Missed | Rewound | Stored | Skipped | EvictedFile | Discarded
-    | Restored | Begun | Prefilled | PromptDone | Decoded | Canonicalised | Finished | Answered | Ended
+    | Restored | Begun | Prefilled | PromptDone | Decoded | Reloaded | Canonicalised | Finished | Answered | Ended
 )  # fmt: skip

@@ -18,6 +18,7 @@ from replay.decisions import (
     Missed,
     PromptDone,
     Refused,
+    Reloaded,
     Restored,
     Rewound,
 )
@@ -150,13 +151,17 @@ class Service:
         session.invalidate(self.forest.empty)
         session.node, session.valid = file.node, True
         session.points, session.rows_from = [file.tokens], max(0, file.tokens - WINDOW)
-        prompt = job.prompt
-        if common(prompt, file.node) != file.node.size or file.key is not file.node.text:
-            prompt = self.forest.extend(file.node, self.forest.after_text(job.prompt, file.key))
         job.source, job.cached, job.loaded, job.file = "disk-text", file.tokens, file.tokens, file
-        job.effective = prompt
+        job.effective = self._behind(file, job.prompt)
         task.pos = file.tokens
         yield seconds
+
+    def _behind(self, file: DiskFile, prompt: Node) -> Node:
+        """R4.11: the stored tokens, then the rest of the prompt's text, tokenised."""
+        assert file.key is not None and file.node is not None
+        if file.key is file.node.text and common(prompt, file.node) == file.node.size:
+            return prompt
+        return self.forest.extend(file.node, self.forest.after_text(prompt, file.key))
 
     def _begin(self, job: Job, task: Task, at_s: float) -> None:
         """PF1."""
@@ -344,6 +349,14 @@ class Service:
             )  # fmt: skip
             self.log.append(row)
 
+    def _reload(self, job: Job, task: Task, file: DiskFile) -> None:
+        """R3.35, R4.12: a hit like any other, which may delete the file."""
+        at_s, request = self.machine.now, job.asked.request
+        consumed = self.tier.use(file, at_s)
+        if self.log is not None and file.node is not None:
+            state = rope_of(file.node)
+            self.log.append(Reloaded(at_s, request, task.slot, file.name, file.tokens, consumed, state))
+
     def _canonicalise(self, session: Session, job: Job, task: Task, key: Node | None) -> Steps:
         """R3.35: a turn with calls whose raw text is not known is brought into its canonical form."""
         asked = job.asked
@@ -360,8 +373,9 @@ class Service:
             file = self.tier.lookup(key.text)
             source, cached = ("disk", file.tokens) if file is not None else ("full", 0)
             if file is not None:
-                self.tier.use(file, self.machine.now)
+                self._reload(job, task, file)
                 yield float(self.tier.costs.load_s(file.tokens, file.size))
+                key = self._behind(file, key)
         if source != "live":  # the session was reset: what it remembered is of the state before
             session.rows_from, session.points = max(0, cached - WINDOW), []
         task.pos, task.end, task.step, task.origin = cached, key.size, 0, -1

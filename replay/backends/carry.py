@@ -35,6 +35,7 @@ from replay.decisions import (
     Missed,
     Prefilled,
     PromptDone,
+    Reloaded,
     Restored,
     Rewound,
     Started,
@@ -97,6 +98,7 @@ class Carrier:
             Begun: self._begun,
             Prefilled: self._prefilled,
             PromptDone: self._prompt_done,
+            Reloaded: self._reloaded,
             Canonicalised: self._canonicalised,
             Finished: self._finished,
             Ended: self._ended,
@@ -173,7 +175,7 @@ class Carrier:
         path, began = self.shelf.new_path(), perf_counter()
         self.spent.save_bytes += self.engine.save(slot.resident, path)
         self.spent.save_s += perf_counter() - began
-        self.shelf.keep(row.file, row.size, path, state)
+        self.shelf.keep(row.file, row.size, path)
         self.disk_peak = max(self.disk_peak, self.shelf.bytes_on_disk)
         self.prover.stored(row.file, slot.resident)
         if row.request is not None:
@@ -188,8 +190,17 @@ class Carrier:
 
     def _restored(self, row: Restored) -> None:
         """DS9: the file's tensors replace the slot's."""
-        slot, kept = self.slots[row.slot], self.shelf.files.get(row.file)
-        state = self.tokens.of(row.state, row.request)
+        slot = self.slots[row.slot]
+        self._replace(slot, row)
+        self._remember(slot)
+        self._of(row.request).loaded += slot.resident.length
+
+    def _reloaded(self, row: Reloaded) -> None:
+        """R3.35: the same, after a reply that is to become canonical."""
+        self._replace(self.slots[row.slot], row)
+
+    def _replace(self, slot: Slot, row: Restored | Reloaded) -> None:
+        kept, state = self.shelf.files.get(row.file), self.tokens.of(row.state, row.request)
         slot.resident.reset()
         if kept is None:
             self._name(row.request, row, f"there is no file {row.file} to load")
@@ -201,8 +212,6 @@ class Carrier:
             if kept is not None:
                 self._name(row.request, row, f"file {row.file} does not hold the {row.tokens} tokens claimed")
             self._compute(slot, state)
-        self._remember(slot)
-        self._of(row.request).loaded += len(state)
         if row.consumed:
             self.shelf.drop(row.file)
 
@@ -213,7 +222,7 @@ class Carrier:
         self.engine.save(session, path)
         return path
 
-    def _load(self, slot: Slot, path: Any, row: Restored) -> None:
+    def _load(self, slot: Slot, path: Any, row: Restored | Reloaded) -> None:
         began = perf_counter()
         try:
             slot.resident = self.engine.load(path)
@@ -286,7 +295,7 @@ class Carrier:
         slot, size = self.slots[row.slot], self.size
         start, end = size(row.start), size(row.end)
         if slot.replying and not slot.rebuilding:
-            self._to_canonical(slot, row.request, start)
+            self._to_canonical(slot, row.request)
             slot.rebuilding = True
         if not slot.evaluated or slot.resident.length != start:
             self._settle(slot, start, row)
@@ -332,25 +341,16 @@ class Carrier:
 
     # -- after the last token ------------------------------------------------------------------------------
 
-    def _to_canonical(self, slot: Slot, request: int, start: int) -> None:
-        """R3.35: the live state is about to become the canonical one, from `start` tokens that are in the
-        slot or in a file (which one, the log does not say)."""
+    def _to_canonical(self, slot: Slot, request: int) -> None:
+        """R3.35: what is evaluated next makes the live state the canonical one."""
         row = self.plan.canonical.get(request)
-        if row is None:
-            return
-        slot.target, slot.evaluated = self.tokens.of(row.state, request), False
-        if start and slot.resident.common(slot.target) < start:
-            path = self.shelf.find(slot.target[:start])
-            if path is not None:
-                slot.resident = self.engine.load(path)
-                self._remember(slot)
-        elif start and slot.resident.length != start:
-            self._compute(slot, slot.target[:start])
+        if row is not None:
+            slot.target, slot.evaluated = self.tokens.of(row.state, request), False
 
     def _canonicalised(self, row: Canonicalised) -> None:
         slot = self.slots[row.slot]
         if not _equal(slot.resident, self.tokens.of(row.state, row.request)):
-            self._to_canonical(slot, row.request, self.size(row.cached))
+            self._to_canonical(slot, row.request)
             self._settle(slot, self.size(row.target), row)
 
     def _finished(self, row: Finished) -> None:

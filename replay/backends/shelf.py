@@ -5,23 +5,20 @@ from __future__ import annotations
 import shutil
 import tempfile
 from dataclasses import dataclass
-from hashlib import blake2b
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from parser.errors import UsageError
-from replay.models.model import Tokens
 
 
 @dataclass(slots=True)
 class Kept:
     """A checkpoint: `size` is what the server's file would take (R4.4), `path` None for one assumed to have
-    lain there before, which nobody has loaded yet; `tokens` a digest of what is in it."""
+    lain there before, which nobody has loaded yet."""
 
     size: int
     path: Path | None
-    tokens: bytes = b""
 
 
 class Shelf:
@@ -61,15 +58,10 @@ class Shelf:
         self.written += 1
         return self.folder / f"{self.written:06d}.safetensors"
 
-    def keep(self, name: str, size: int, path: Path | None, tokens: Tokens | None = None) -> None:
+    def keep(self, name: str, size: int, path: Path | None) -> None:
         """List a file, in place of one of the same name."""
         self.drop(name)
-        self.files[name] = Kept(size, path, b"" if tokens is None else _digest(tokens))
-
-    def find(self, tokens: Tokens) -> Path | None:
-        """The file that holds just these tokens."""
-        wanted = _digest(tokens)
-        return next((kept.path for kept in self.files.values() if kept.tokens == wanted), None)
+        self.files[name] = Kept(size, path)
 
     def drop(self, name: str) -> bool:
         """Delete a file; False if there is none of that name."""
@@ -83,7 +75,3 @@ class Shelf:
         if kept is None or kept.path is None:
             return []
         return [path for path in self.folder.iterdir() if path.stem.split(".")[0] == kept.path.stem]
-
-
-def _digest(tokens: Tokens) -> bytes:
-    return blake2b(tokens.tobytes(), digest_size=16).digest()

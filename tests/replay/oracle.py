@@ -576,6 +576,7 @@ class Oracle:
             if file:
                 cached = len(file.tokens)
                 yield self.costs.load_s(cached, file.size)
+                key = self.splice(file.tokens, len(file.key), Bag(prompt=key))
             slot.rows, slot.points = max(0, cached - 128), []
         task.pos, task.base, task.q, task.end, task.quiet = cached, cached, None, len(key), True
         while task.pos < len(key):
