@@ -112,6 +112,7 @@ class Clients:
         reply = again.reply if again else (self.piece("r", 1, 30),)
         if self.images and not again and draw(st.integers(0, 2)) == 0:
             images = (*images, Image(length(prompt) - 1, 1, draw(st.sampled_from("ab"))))
+        ends_in_image = bool(images) and images[-1].at == length(prompt) - 1
         thinking = self.thinking and draw(st.integers(0, 3)) > 0
         calls = (
             (f"c{number}", f"d{number}")[: draw(st.integers(1, 2))]
@@ -126,7 +127,7 @@ class Clients:
             api=draw(st.sampled_from(self.api)), tools=self.tools, thinking=thinking,
             stream=draw(st.booleans()), anchor=draw(st.sampled_from((None, min(9, whole), prompt[0].end))),
             shown=self.shown(reply),
-            drop=draw(st.integers(0, 1)), images=images, after=after,
+            drop=0 if ends_in_image else draw(st.integers(0, 1)), images=images, after=after,
             think_s=draw(st.integers(0, 64)) / 16, arrival_s=None if after else draw(st.integers(0, 32)) / 16,
             gives_up_s=None if self.calm else draw(st.sampled_from((None, None, None, 0.5, 2.0))), finish=finish,
             stop_sequence=draw(st.integers(0, 19)) == 0, calls=calls, results=results,
