@@ -41,11 +41,13 @@ def arrivals(reading: Reading, talks: Sequence[Talk], costs: FittedCosts) -> Arr
     waits = [_before_start(reading, index, costs, staged) for index in range(len(reading.requests))]
     after = lanes(talks, known, {})
     _start_lanes(after, known, {})
+    after = _waited(reading, after)
     starts = settle(known, after)
     handed = _handed(reading, talks, known, starts, waits, after)
     if handed:
         after = lanes(talks, known, handed)
         _start_lanes(after, known, handed)
+        after = _waited(reading, after)
         starts = settle(known, after)
     queued = [index in handed for index in range(len(starts))]
     out = Arrivals(after, [0.0] * len(starts), [None] * len(starts), starts, queued, known)
@@ -71,6 +73,11 @@ def _locked(reading: Reading, known: Spans, costs: FittedCosts) -> dict[int, flo
             piece = config.get("mixed_prefill_quantum", 128) if mixed else config.get("prefill_quantum", 2048)
             found[index] = costs.prefill_s(0, piece) / 2
     return found
+
+
+def _waited(reading: Reading, after: dict[int, int]) -> dict[int, int]:
+    """Nobody waited for an assumed request (`replay.prologue`): no line says when it was answered."""
+    return {index: before for index, before in after.items() if reading.requests[before].line}
 
 
 def _handed(

@@ -58,6 +58,8 @@ def _config(
                 from_log.pop(name, None)
     elif _rewinds(reading):
         from_log.setdefault("reuse", "rewind-to-common")
+    if "kv_disk_space_mb" not in said and reading is not None:
+        from_log["kv_disk_space_mb"] = _budget_mb(reading, workload, base.kv_disk_space_mb)
     from_log["ring_rows"] = said.get("raw_kv_rows") or None
     from_log["exact_tool_replay"] = said.get("exact_dsml_tool_replay")
     family = options.get("family") or (reading and reading.server.family) or workload.family
@@ -83,6 +85,23 @@ def _has_disk(reading: Reading | None, run: ServerRun | None) -> bool | None:
     if reading is None or run is None:
         return None
     return False if run.started else any(reading.counts.get(kind) for kind in ("kv_stored", "kv_hit"))
+
+
+def _budget_mb(reading: Reading, workload: Workload, usual: int) -> int:
+    """Without start lines: at least what lay on the disk at once. Where the log deleted files for room, not much
+    more; else the server's default, doubled until that fits."""
+    log = reading.events
+    now = most = sum(file.size_bytes for file in workload.files) / MIB
+    for event in log.rows("kv_stored", "kv_evicted") if log is not None else ():
+        size = event.get("size_mib") or 0.0
+        now += size if event.kind == "kv_stored" else -size
+        most = max(most, now)
+    if reading.counts.get("kv_evicted"):
+        step = 1024 if most > 1024 else 100
+        return max(step, -(-int(most) // step) * step)
+    while usual < most:
+        usual *= 2
+    return usual
 
 
 def _rewinds(reading: Reading | None) -> bool:

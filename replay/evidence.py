@@ -61,6 +61,10 @@ class Evidence:
     #: indices whose prompt is placed for certain at the end of an earlier string
     placed: set[int] = field(default_factory=set)
 
+    def loads_of(self, file: LogFile) -> int:
+        """How often the log shows the file loaded."""
+        return sum(one is file for one in self.served_from.values())
+
 
 def gather(reading: Reading) -> Evidence:
     """All that `reading` says for certain."""

@@ -15,18 +15,19 @@ from parser.reading import Reading
 from replay.anchors import anchors
 from replay.arrivals import Arrivals, arrivals
 from replay.asking import Parts, asked
+from replay.before import from_before
 from replay.calibrate import calibrated
 from replay.configure import configs_of
 from replay.costs import FittedCosts
 from replay.defaults import Defaults
 from replay.evidence import Evidence, gather
 from replay.fitting import fit
-from replay.notes import notes_of, opened_words
+from replay.notes import notes_of, notes_of_before, opened_words
 from replay.operator import cut_off, stops
 from replay.passed import passed_over
 from replay.pictures import pictures
 from replay.prefixes import Solution, grow, solve
-from replay.prologue import with_prologue
+from replay.prologue import assumed_first, with_prologue
 from replay.strings import canonical, effective_tokens, live, visible
 from replay.texts import bytes_of, bytes_per_token
 from replay.weave import Woven, as_segments, weave
@@ -69,22 +70,28 @@ def extract(reading: Reading) -> Extraction:
         segments=as_segments(woven.segments | _unsaid_segments(parts), bytes_of(evidence, woven, ratio)),
         requests=tuple(asked(parts, index) for index in range(len(evidence.requests))),
         stops=stops(reading, times, costs),
-        files=(),
         family=reading.server.family,
         ctx=reading.server.config.get("ctx"),
         bytes_per_token=ratio,
         notes=notes_of(evidence, solution, defaults, parts),
     )
+    workload, later = assumed_first(workload, assumed, costs)
+    config = configs_of(reading, {}, workload)[0]
+    files = from_before(evidence, woven, config, workload)
+    notes = (*workload.notes, *notes_of_before(len(assumed), files))
+    workload = replace(workload, files=files, notes=notes)
     if any(times.spans.overlap(i - 1, i) for i in range(1, len(times.start))) or any(times.queued):
-        workload = calibrated(workload, configs_of(reading, {}, workload), costs, _came(evidence, times))
+        workload = calibrated(
+            workload, configs_of(reading, {}, workload), costs, _came(evidence, times, later)
+        )
     return Extraction(workload, costs, evidence, solution, times, assumed)
 
 
-def _came(evidence: Evidence, times: Arrivals) -> dict[int, float]:
-    """When each request came, in seconds after the first one."""
+def _came(evidence: Evidence, times: Arrivals, later: float) -> dict[int, float]:
+    """When each request came, in seconds after the first one, which came at `later`."""
     known = {r.request: at for r, at in zip(evidence.requests, times.arrival, strict=True) if at is not None}
     first = min(known.values(), default=0.0)
-    return {number: at - first for number, at in known.items()}
+    return {number: later + at - first for number, at in known.items()}
 
 
 def _solved(evidence: Evidence) -> tuple[Solution, Defaults]:

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from replay.arrivals import Arrivals
 from replay.asking import Parts
 from replay.defaults import Defaults
 from replay.evidence import Evidence
 from replay.prefixes import Solution
+from replay.workload import KnownFile
 
 
 def opened_words(defaults: Defaults, guessed: Iterable[int], times: Arrivals) -> dict[int, tuple[str, ...]]:
@@ -56,3 +57,18 @@ def _notes(evidence: Evidence, solution: Solution, defaults: Defaults, parts: Pa
     queued = sum(parts.arrivals.queued)
     if queued:
         yield f"{queued} requests may have waited for a slot; their arrival is a default"
+
+
+def notes_of_before(states: int, files: Sequence[KnownFile]) -> Iterable[str]:
+    """Sentences about what was there before the first line."""
+    if states:
+        yield (
+            f"the log starts in the middle: {states} conversations that sat in slots before its first line are assumed "
+            "to be earlier requests, which count nowhere"
+        )
+    if files:
+        known = sum(file.tokens for file in files if file.key is not None)
+        yield (
+            f"{len(files)} checkpoint files from before the log are assumed, as old as its first line; {known} tokens "
+            "of prompts are known to be in them"
+        )

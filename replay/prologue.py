@@ -13,8 +13,13 @@ from dataclasses import replace
 
 from parser.reading import Reading
 from parser.request import Request
+from replay.costs import FittedCosts
 from replay.outcome import Outcome, Served
 from replay.tally import rank
+from replay.workload import Workload
+
+#: how much longer than their prefill alone assumed requests may take, stores and all
+_MARGIN = 1.5
 
 
 def with_prologue(reading: Reading) -> tuple[Reading, frozenset[int]]:
@@ -51,6 +56,23 @@ def _assumed(number: int, first: Request) -> Request:
         run=first.run,
         excerpt=first.excerpt,
     )
+
+
+def assumed_first(workload: Workload, assumed: Collection[int], costs: FittedCosts) -> tuple[Workload, float]:
+    """The assumed requests come at once, so that each finds a slot of its own, and are over before the others
+    come; and by how many seconds those are later for it."""
+    if not assumed:
+        return workload, 0.0
+    tokens = [asked.prompt_tokens for asked in workload.requests if asked.request in assumed]
+    spent = sum(costs.prefill_s(0, count) for count in tokens)
+    later = math.ceil(1 + _MARGIN * spent)
+    requests = [
+        asked
+        if asked.request in assumed or asked.arrival_s is None
+        else replace(asked, arrival_s=asked.arrival_s + later)
+        for asked in workload.requests
+    ]
+    return replace(workload, requests=tuple(requests)), float(later)
 
 
 def without_assumed(outcome: Outcome, assumed: Collection[int]) -> Outcome:
