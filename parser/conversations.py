@@ -87,6 +87,10 @@ class Conversations:
         """Name all that waits (the input ends)."""
         return [self._name(self._ahead.popleft()) for _ in range(len(self._ahead))]
 
+    def waiting(self) -> list[Request]:
+        """The requests that are not named yet, in order."""
+        return [link.row for link in self._ahead]
+
     def shut_down(self, persisted: dict[int, int], last_in_slot: dict[int, Request]) -> None:
         """A process ended: what its slots held went to the disk (SD2), no slot holds anything now."""
         for slot, tokens in persisted.items():

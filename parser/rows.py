@@ -30,7 +30,7 @@ def from_episode(opened: Open) -> None:
         opened.row.evicted_files += tuple(e.seq for e in episode.events if e.kind == "kv_evicted")
         _decision(opened, episode)
         opened.row.evicted_prefix = evicted_prefix(episode.events, opened.row.common)
-    _reuse(opened)
+    reuse(opened.row)
     opened.row.live_after = live_after(opened)
 
 
@@ -47,7 +47,7 @@ def _decision(opened: Open, episode: Episode) -> None:
         row.hit_file = file_name(episode.hit.get("file"))
         row.source = "disk-text"
     if episode.note is not None:
-        _note(row, episode.note, episode.events)
+        note(row, episode.note, episode.events)
 
 
 def _evict_store(opened: Open, episode: Episode) -> None:
@@ -60,10 +60,11 @@ def _evict_store(opened: Open, episode: Episode) -> None:
         opened.stores.insert(0, store_of(event))
 
 
-def _note(row: Request, note: Event, events: list[Event]) -> None:
-    if note.kind == "live_rewind":
-        row.live_before = note.get("from") if note.get("from") is not None else note.get("live")
-        row.source = "memory-rewind" if note.rule in ("rewound", "point_hit") else row.source
+def note(row: Request, said: Event, events: list[Event]) -> None:
+    """A rewind, continuation or image line among the lines before its `prompt start`."""
+    if said.kind == "live_rewind":
+        row.live_before = said.get("from") if said.get("from") is not None else said.get("live")
+        row.source = "memory-rewind" if said.rule in ("rewound", "point_hit") else row.source
         return
     for event in events:
         if row.prompt_tokens is None and event.get("prompt") is not None and event.get("cached") is not None:
@@ -75,13 +76,13 @@ def _note(row: Request, note: Event, events: list[Event]) -> None:
         elif event.rule == "continuation":
             row.source = _CONTINUATIONS.get((str(event.get("protocol")), str(event.get("match"))), "memory")
         elif event.rule == "replay" and event.get("source"):
-            said = str(event.get("source"))
-            row.source = _TRACE_NAMES.get(said, said)
+            name = str(event.get("source"))
+            row.source = _TRACE_NAMES.get(name, name)
 
 
-def _reuse(opened: Open) -> None:
+def reuse(row: Request) -> None:
     """Source from the log alone: cold, disk-text, what a continuation line names, else memory."""
-    row, cached = opened.row, opened.row.cached_tokens
+    cached = row.cached_tokens
     if cached is None:
         return
     if cached == 0:

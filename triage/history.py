@@ -7,11 +7,13 @@ and the ten costliest requests. All are stable under `diff`: fixed columns, fixe
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any, Final
 
+from parser.event import Event
 from parser.reading import Reading
 from parser.request import Request
 
@@ -34,6 +36,15 @@ class Sums:
     seconds: float = 0.0
     mib: float = 0.0
     tokens: int = 0
+
+    def add(self, missed: bool, prefilled: int, reused: int, lost: int, seconds: float) -> None:
+        """One more request."""
+        self.count += 1
+        self.misses += missed
+        self.prefilled += prefilled
+        self.reused += reused
+        self.lost += lost
+        self.seconds += seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,26 +70,39 @@ class History:
     requests: int = 0
     first: datetime | None = None
 
-    def add(self, reading: Reading) -> None:
-        """Fold in one reading."""
+    def add(self, reading: Reading, misses: Sequence[Event] | None = None) -> None:
+        """Fold in one reading; `misses` are the miss lines of its requests, where others hold them than its events."""
         if self.first is None:
             self.first = _moment(reading.stamps.first, reading.stamps.year)
-        reasons = _reasons(reading)
+        if misses is None:
+            misses = list(reading.events.rows("live_miss")) if reading.events is not None else []
+        reasons = {event.seq: str(event.get("reason") or "not said") for event in misses}
         self._stores(reading)
         for request in reading.requests:
             self._request(request, reasons)
 
     def _request(self, request: Request, reasons: dict[int, str]) -> None:
         self.requests += 1
-        _count(self.days.setdefault(self._day(request), Sums()), request)
-        _count(self._conversation(request), request)
+        missed = request.common is not None and request.source != "memory-rewind"
+        row = (
+            missed, request.prefilled_tokens or 0, request.cached_tokens or 0, request.lost_to_cache_tokens or 0,
+            request.prefill_s or 0.0,
+        )  # fmt: skip
+        self._sums(self.days, self._day(request)).add(*row)
+        self._conversation(request).add(*row)
         if request.prefill_s is not None:
-            _count(self.runs[request.prefill_s >= LONG_RUN_S], request)
+            self.runs[request.prefill_s >= LONG_RUN_S].add(*row)
             self._keep_costly(request)
-        if request.common is not None and request.source != "memory-rewind":
+        if missed:
             reason = next((reasons[seq] for seq in request.events if seq in reasons), "not said")
-            _count(self.reasons.setdefault(reason, Sums()), request)
-            _count(self.commons.setdefault(common_class(request.common), Sums()), request)
+            self._sums(self.reasons, reason).add(*row)
+            self._sums(self.commons, common_class(request.common or 0)).add(*row)
+
+    def _sums(self, table: dict[str, Sums], name: str) -> Sums:
+        found = table.get(name)
+        if found is None:
+            found = table[name] = Sums()
+        return found
 
     def _stores(self, reading: Reading) -> None:
         """Every checkpoint written, those of a shutdown too, which belong to no request."""
@@ -92,7 +116,7 @@ class History:
         if len(self.conversations) > 2 * KEPT_CONVERSATIONS:
             kept = sorted(self.conversations.items(), key=lambda item: -item[1].seconds)[:KEPT_CONVERSATIONS]
             self.conversations = dict(kept)
-        return self.conversations.setdefault(request.conversation or "not known", Sums())
+        return self._sums(self.conversations, request.conversation or "not known")
 
     def _keep_costly(self, request: Request) -> None:
         item = (request.prefill_s or 0.0, -request.request, request)
@@ -104,7 +128,8 @@ class History:
     def _day(self, request: Request) -> str:
         if self.first is None or request.start_s is None:
             return "not known"
-        return f"{self.first + timedelta(seconds=request.start_s):%m-%d}"
+        day = int((self.first - self.first.min).total_seconds() + request.start_s) // 86_400
+        return _day_name(day)
 
     def tables(self) -> Iterator[TableData]:
         """The tables that have rows, in a fixed order."""
@@ -184,21 +209,6 @@ def _class_order(item: tuple[str, Sums]) -> int:
     return names.index(item[0])
 
 
-def _count(sums: Sums, request: Request) -> None:
-    sums.count += 1
-    sums.misses += request.common is not None and request.source != "memory-rewind"
-    sums.prefilled += request.prefilled_tokens or 0
-    sums.reused += request.cached_tokens or 0
-    sums.lost += request.lost_to_cache_tokens or 0
-    sums.seconds += request.prefill_s or 0.0
-
-
-def _reasons(reading: Reading) -> dict[int, str]:
-    if reading.events is None:
-        return {}
-    return {event.seq: str(event.get("reason") or "not said") for event in reading.events.rows("live_miss")}
-
-
 def _moment(stamp: str | None, year: int | None) -> datetime | None:
     """`MMDD HH:MM:SS` as a date; a leap year stands in where the year is unknown, since only month and day show."""
     if stamp is None or len(stamp) < 13:
@@ -207,6 +217,12 @@ def _moment(stamp: str | None, year: int | None) -> datetime | None:
         return datetime.strptime(f"{year or 2000} {stamp[-13:]}", "%Y %m%d %H:%M:%S")
     except ValueError:
         return None
+
+
+@lru_cache(maxsize=4096)
+def _day_name(day: int) -> str:
+    """`MM-DD` of a day counted from the first of the calendar."""
+    return f"{datetime.min + timedelta(days=day):%m-%d}"
 
 
 def _share(part: float, whole: float) -> float | None:

@@ -45,17 +45,13 @@ def _suspects(
     frame: pl.DataFrame, kind: str, key: pl.Expr, counter: str, limits: Thresholds
 ) -> Iterator[Event]:
     """The clock went on without the printed seconds, or one piece took far longer a token than the others."""
-    slim = frame.select(key.alias("_key"), _seconds().alias("_at"), "elapsed_s", counter)
-    moved = slim.select(
-        "_key",
-        *((pl.col(name) - pl.col(name).shift(1).over("_key")).alias(as_) for name, as_ in
-          (("_at", "_wall"), ("elapsed_s", "_printed"), (counter, "_more"))),
-    ).filter((pl.col("_more") > 0) & (pl.col("_printed") >= 0))  # fmt: skip
-    rated = moved.with_columns((pl.col("_printed") / pl.col("_more")).alias("_rate"))
-    fast = pl.min_horizontal(pl.col("_rate").min().over("_key"), pl.col("_rate").median())
-    slept = pl.col("_wall") - pl.col("_printed") >= limits.suspended_s
-    stalled = (pl.col("_printed") >= limits.stall_s) & (pl.col("_rate") >= limits.stall_factor * fast)
-    odd = rated.filter(slept.fill_null(False) | stalled.fill_null(False)).select("_key").unique()
+    slim = frame.select(key.alias("_key"), "stamp", "elapsed_s", pl.col(counter).alias("_count"))
+    pairs = slim.sort("_key", maintain_order=True).select(
+        "_key", "stamp", _before=pl.col("stamp").shift(1), _same=pl.col("_key") == pl.col("_key").shift(1),
+        _printed=pl.col("elapsed_s").diff(), _more=pl.col("_count").diff(),
+    )  # fmt: skip
+    moved = pairs.filter(pl.col("_same") & (pl.col("_more") > 0) & (pl.col("_printed") >= 0))
+    odd = pl.concat([_slept(moved, limits), _stalled(moved, limits)]).unique()
     if odd.is_empty():
         return
     rows = frame.with_columns(key.alias("_key")).join(odd, on="_key", how="semi").head(_MOST)
@@ -63,9 +59,34 @@ def _suspects(
         yield _event(row, kind)
 
 
-def _seconds() -> pl.Expr:
+def _slept(moved: pl.DataFrame, limits: Thresholds) -> pl.DataFrame:
+    """Keys of pairs between which the clock went on without the printed seconds."""
+    minute = pl.col("stamp").str.head(-3) != pl.col("_before").str.head(-3)
+    far = moved.filter(minute) if limits.suspended_s >= 60 else moved  # stamps are read only where it matters
+    wall = _seconds("stamp") - _seconds("_before")
+    return far.filter((wall - pl.col("_printed") >= limits.suspended_s).fill_null(False)).select("_key")
+
+
+def _stalled(moved: pl.DataFrame, limits: Thresholds) -> pl.DataFrame:
+    """Keys of pairs that took far longer a token than the others, of their request or of all."""
+    slow = moved.filter(pl.col("_printed") >= limits.stall_s)
+    if slow.is_empty():
+        return slow.select("_key")
+    rate = (pl.col("_printed") / pl.col("_more")).alias("_rate")
+    rated = moved.select("_key", rate)
+    usual = rated["_rate"].median()
+    own = (
+        rated.join(slow.select("_key").unique(), on="_key", how="semi")
+        .group_by("_key")
+        .agg(pl.col("_rate").min().alias("_least"))
+    )
+    fast = pl.min_horizontal("_least", pl.lit(usual))
+    return slow.join(own, on="_key").filter(rate >= limits.stall_factor * fast).select("_key")
+
+
+def _seconds(stamp: str) -> pl.Expr:
     """Seconds of a stamp, good enough to find jumps (months of 31 days); the clock judges the pairs later."""
-    text = pl.col("stamp")
+    text = pl.col(stamp)
     clock = text.str.slice(-8)
     part = [clock.str.slice(at, 2).cast(pl.Int64, strict=False) for at in (0, 3, 6)]
     month, day = (text.str.slice(at, 2).cast(pl.Int64, strict=False) for at in (0, 2))
