@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from parser.reading import Reading
+from triage.evidence import plural
 from triage.kvdir import Checkpoint
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def _disk(reading: Reading, config: Mapping[str, Any]) -> Iterator[Advice]:
         lost = sum(r.common is not None for r in reading.requests)
         if lost:
             yield Advice(
-                "--kv-disk-dir", "off", "on, 8192 MiB", f"{lost} misses with nothing on disk to fall back on",
+                "--kv-disk-dir", "off", "on, 8192 MiB", f"{plural(lost, 'miss', 'misses')} with nothing on disk to fall back on",
                 {"kv_disk": True, "kv_disk_space_mb": 8_192},
             )  # fmt: skip
 

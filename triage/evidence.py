@@ -160,4 +160,4 @@ def event_sign(
 
 def plural(count: int, one: str, many: str | None = None) -> str:
     """`1 miss`, `2 misses`."""
-    return f"{count} {one if count == 1 else many or one + 's'}"
+    return f"{count:,} {one if count == 1 else many or one + 's'}"

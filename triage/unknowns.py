@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+from triage.evidence import plural
 from triage.ranking import Judged
 from triage.report import RuledOut
 from triage.trigger import triggers
@@ -25,7 +26,7 @@ def _starts(view: View, ranked: Sequence[Judged]) -> Iterator[str]:
     blind = [e for e in view.misses if e.start is None]
     if blind:
         yield (
-            f"where the prefill started after {len(blind)} of {len(view.misses)} misses (S; the re-prefill is an upper bound): "
+            f"where the prefill started after {len(blind)} of {plural(len(view.misses), 'miss', 'misses')} (S; the re-prefill is an upper bound): "
             "the `prompt start` line behind each miss would tell"
         )
     unfinished = [e for e in view.misses if e.start is not None and e.seconds is None]
@@ -141,7 +142,7 @@ def _disk_alikes(view: View, found: set[str]) -> Iterator[tuple[str, str]]:
     if healed:
         yield (
             "shallow-disk-checkpoint",
-            f"the disk answered within max(1024, 5 %) of the common text in {len(healed)} misses",
+            f"the disk answered within max(1024, 5 %) of the common text in {plural(len(healed), 'miss', 'misses')}",
         )
     hits = [e for e in view.of("kv_hit") if not e.get("consumed")]
     if hits:

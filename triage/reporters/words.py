@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from parser.sanitise import sanitise
+from triage.evidence import plural
 from triage.finding import Finding
 from triage.report import Report
 
@@ -33,6 +34,8 @@ _PARTS: Final = {
 }  # fmt: skip
 #: quantities that say how sure or how counted, not what was found
 _ASIDE: Final = frozenset({"episodes", "severity", "prefill_seconds_known_for"})
+#: less is not worth a word
+_LEAST_S: Final = 0.05
 
 
 def part(mechanism: str) -> str:
@@ -45,14 +48,15 @@ def cost(report: Report) -> str:
     totals = report.totals
     lost, changed = totals.get("lost_to_cache_tokens", 0), totals.get("changed_text_tokens", 0)
     return (
-        f"{totals['requests']:,} requests, {totals['live_misses']:,} misses; {totals['prefilled_tokens']:,} tokens prefilled, "
+        f"{plural(totals['requests'], 'request')}, {plural(totals['live_misses'], 'miss', 'misses')}; "
+        f"{totals['prefilled_tokens']:,} tokens prefilled, "
         f"{totals['reused_tokens']:,} reused; {lost:,} lost to the cache{_seconds(totals)}, {changed:,} changed text (no cache can help)"
     )
 
 
 def _seconds(totals: Any) -> str:
     seconds, bounds = totals.get("seconds_lost"), totals.get("seconds_lost_range")
-    if not seconds:
+    if not seconds or seconds < _LEAST_S:
         return ""
     span = f", {bounds[0]:,.1f}-{bounds[1]:,.1f} s at the log's speeds" if bounds else ""
     return f" ({seconds:,.1f} s{span})"
