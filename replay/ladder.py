@@ -161,13 +161,21 @@ class Look:
 
     def rewind(self, policy: Reuse) -> Hit | None:
         """What a reuse policy keeps when the ladder found nothing; bounded so that a policy cannot cheat."""
-        kept = min(policy.rewind(self), self.common, self.prompt - 1)
-        if kept <= 0 or not self.session.valid:
+        if not self.session.valid:
             return None
-        for image in self.session.images:
-            if image.at < kept < image.at + image.tokens:
-                kept = image.at  # an image span is never cut (R6.9)
-        kept_images = tuple(image for image in self.session.images if image.at < kept)
-        if kept <= 0 or self.asked.images[: len(kept_images)] != kept_images:
+        seen = Look(self.session, self.job, self.config, self.forest)
+        seen._common = self._unchanged()
+        kept = min(policy.rewind(seen), seen._common, self.prompt - 1)
+        cuts = any(image.at < kept < image.at + image.tokens for image in self.session.spans)
+        if kept <= 0 or cuts:  # an image span is never cut (R6.9)
             return None
         return Hit("memory-rewind", kept, self.job.prompt, rewound=True)
+
+    def _unchanged(self) -> int:
+        """Of `common`, the tokens before the first image that is not the same in both, or not whole."""
+        if not self.config.generation.images:
+            return self.common
+        old, new = set(self.session.spans), set(self.asked.images)
+        ends = [image.at for image in old ^ new]
+        ends += [image.at for image in old if image.at + image.tokens > self.common]
+        return min([self.common, *ends])

@@ -61,8 +61,8 @@ class Service:
             yield from self._miss(session, job, task, look)
         else:
             self._reuse(session, job, task, hit)
-        started = self.machine.now if job.locked else task.start_s
-        job.start_s = started
+        job.start_s = started = self.machine.now if job.locked else task.start_s
+        session.place(job)
         self._begin(job, task, started)
         sound = yield from self._sync(session, job, task)
         job.prefill_s = max(self.machine.now, started) - started

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from replay.outcome import StoreMade
@@ -36,7 +36,8 @@ class Session:
 
     `node` is the token list, kept when the checkpoint becomes invalid (R1.3); `continued_last` the tokens of
     the last continued or cold store of this conversation; `points` where earlier prompts and replies of the
-    live state ended, ascending. `images` are those of the request that made the live state. `rows_from` is
+    live state ended, ascending. `images` are those of the request that made the live state, `spans` the same
+    where they lie in it: behind a hidden reply, not where the canonical prompt has them. `rows_from` is
     the first position whose raw rows the ring held at the last restore (a file holds the window only, R4.4)
     or rewind (what the ring had overwritten by then does not come back).
     """
@@ -49,6 +50,7 @@ class Session:
     thinking: Binding | None = None
     continued_last: int = 0
     images: tuple[Image, ...] = ()
+    spans: tuple[Image, ...] = ()
     points: list[int] = field(default_factory=list)
     rows_from: int = 0
     last_used: float = 0.0
@@ -58,13 +60,23 @@ class Session:
         """The binding if it is bound to the present length."""
         return binding if binding is not None and binding.pos == self.node.size else None
 
+    def place(self, job: Job) -> None:
+        """Where the images of a prompt will lie. What is reused has them where it had them; the rest of the
+        effective prompt is the canonical one's, moved."""
+        images, moved = job.asked.images, job.effective_size - job.prompt.size
+        old = images if job.source in ("memory-rewind", "disk-text") else self.spans
+        kept = tuple(image for image in old if image.at < job.cached)
+        new = tuple(replace(image, at=image.at + moved) for image in images)
+        self.spans = kept + tuple(image for image in new if image.at >= job.cached)
+
     def clear_bindings(self) -> None:
         """R3.7, R3.16."""
         self.responses = self.anthropic = self.thinking = None
 
     def invalidate(self, empty: Node) -> None:
         """R1.4: length 0, nothing bound."""
-        self.node, self.valid, self.images, self.rows_from = empty, False, (), 0
+        self.node, self.valid, self.rows_from = empty, False, 0
+        self.images = self.spans = ()
         self.points.clear()
         self.clear_bindings()
 

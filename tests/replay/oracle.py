@@ -10,6 +10,8 @@ import heapq
 import itertools
 from types import SimpleNamespace as Bag
 
+from replay.workload import Image
+
 
 class Oracle:
     def __init__(self, workload, config, costs):
@@ -34,7 +36,7 @@ class Oracle:
         self.trail = []  # (what, ...) in the order in which it was done
 
     def empty_slot(self, number):
-        return Bag(n=number, live=[], valid=False, resp=None, anth=None, think=None, cont=0, images=(),
+        return Bag(n=number, live=[], valid=False, resp=None, anth=None, think=None, cont=0, images=(), spans=(),
                    points=[], rows=0, used=0.0, job=None)  # fmt: skip
 
     def expand(self, rope):
@@ -309,6 +311,14 @@ class Oracle:
         return self.rewind(slot, job, common)
 
     def rewind(self, slot, job, common):
+        if self.g.images:
+            for image in slot.spans:
+                whole = image.at + image.tokens <= common
+                if image not in job.a.images or not whole:
+                    common = min(common, image.at)
+            for image in job.a.images:
+                if image not in slot.spans:
+                    common = min(common, image.at)
         kept = min(common, len(job.prompt) - 1)
         policy = self.c.reuse
         if policy == "ladder" or not slot.valid:
@@ -320,11 +330,7 @@ class Oracle:
             return None
         if policy == "rewind-points":
             kept = next((p for p in slot.points[::-1][:8] if p <= kept), 0)
-        for image in slot.images:
-            if image.at < kept < image.at + image.tokens:
-                kept = image.at
-        old = tuple(i for i in slot.images if i.at < kept)
-        if kept <= 0 or job.a.images[: len(old)] != old:
+        if kept <= 0 or any(i.at < kept < i.at + i.tokens for i in slot.spans):
             return None
         return Bag(source="memory-rewind", cached=kept, eff=job.prompt, rewound=True, restart=False)
 
@@ -334,6 +340,15 @@ class Oracle:
         yield from self.serve(slot, job, task)
         t = max(self.now, task.t) + self.costs.end_s(len(job.eff or ()), job.gen)
         self.at(t, self.finished, slot, job)
+
+    def place(self, slot, job):
+        """Images of the effective prompt: reused ones stay, those of the rest are moved with it."""
+        old = a = job.a.images
+        moved = len(job.eff) - len(job.prompt)
+        if job.source not in ("memory-rewind", "disk-text"):
+            old = slot.spans
+        new = [Image(i.at + moved, i.tokens, i.fingerprint) for i in a]
+        slot.spans = [i for i in old if i.at < job.cached] + [i for i in new if i.at >= job.cached]
 
     def finished(self, t, slot, job):
         if slot.job is job:
@@ -368,6 +383,7 @@ class Oracle:
             if not job.loaded:
                 self.invalidate(slot)
         job.t0 = self.now if locked else task.t
+        self.place(slot, job)
         ok = yield from self.sync(slot, job, task)
         job.synced = True
         if not ok or job.gone:
@@ -381,6 +397,7 @@ class Oracle:
 
     def invalidate(self, slot):
         slot.live, slot.valid, slot.images, slot.points, slot.rows = [], False, (), [], 0
+        slot.spans = []
         slot.resp = slot.anth = slot.think = None
 
     def disk_for(self, images):

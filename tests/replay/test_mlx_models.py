@@ -54,7 +54,7 @@ steps = st.lists(
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("factor", [1, 16])
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(way=steps)
 def test_every_way_to_a_position_gives_the_logits_of_a_cold_prefill(tmp_path_factory, family, factor, way):
     model = MODELS[family, factor]
@@ -112,7 +112,7 @@ def test_a_batch_of_decoders_equals_each_alone():
 # ---------------------------------------------------------------------------
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(ring=st.integers(128, 400), live=st.integers(1, 900), back=st.integers(0, 900))
 def test_a_ring_can_go_back_while_it_holds_the_window(ring, live, back):
     """Section 7: ring rows >= tokens gone back + 128."""
@@ -122,7 +122,7 @@ def test_a_ring_can_go_back_while_it_holds_the_window(ring, live, back):
     assert bool(session.can_rewind(position)) == wanted
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(ring=st.integers(128, 400), back=st.integers(1, 300))
 def test_asking_and_doing_agree_and_a_refusal_changes_nothing(ring, back):
     model = build("deepseek-v4", tile=16, ring=ring)
