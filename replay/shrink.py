@@ -103,7 +103,9 @@ def _rewired(asked: Asked, workload: Workload, numbers: Collection[int]) -> Aske
         before = workload.by_number[after]
         think += before.think_s
         if before.after is None:
-            return replace(asked, after=None, think_s=0.0, arrival_s=(before.arrival_s or 0.0) + think)
+            return replace(
+                asked, after=None, think_s=0.0, arrival_s=round((before.arrival_s or 0.0) + think, 6)
+            )
         after = before.after
     return replace(asked, after=after, think_s=think) if after != asked.after else asked
 

@@ -17,6 +17,12 @@ _A_TASK: Final = 8
 #: what a variant is judged by: less of each is better
 OBJECTIVES: Final = ("slots", "kv_disk_space_mb", "prefilled_tokens", "latency_s_sum")
 
+#: totals that add up over logs, and what says something of one log only
+_COUNTS: Final = (
+    "requests", "live_misses", "evict_stores", "disk_hits", "evictions", "prefilled_tokens", "loaded_tokens",
+)  # fmt: skip
+_OF_ONE_LOG: Final = ("log", "place", "latency_s_p50", "latency_s_p95")
+
 
 @dataclass(frozen=True, slots=True)
 class Variant:
@@ -172,17 +178,11 @@ def summed(rows: Sequence[Row]) -> list[Row]:
     for row in rows:
         known = by_variant.get(row["number"])
         if known is None:
-            by_variant[row["number"]] = {**row, "logs": 1}
+            whole = {name: value for name, value in row.items() if name not in _OF_ONE_LOG}
+            by_variant[row["number"]] = {**whole, "logs": 1}
             continue
         known["logs"] += 1
-        for name in (
-            "live_misses",
-            "evict_stores",
-            "disk_hits",
-            "evictions",
-            "prefilled_tokens",
-            "loaded_tokens",
-        ):
+        for name in _COUNTS:
             known[name] += row[name]
         for name in ("wall_s", "latency_s_sum"):
             known[name] = None if None in (known[name], row[name]) else known[name] + row[name]

@@ -104,6 +104,7 @@ def _json(
     extra: dict[str, TensorResult],
 ) -> str:
     from ds4scope.outcomes import outcome_json
+    from ds4scope.rewinds import rewinds
     from ds4scope.tables import as_json
     from replay.configure import as_json as config_json
 
@@ -117,6 +118,7 @@ def _json(
         document["observed"] = outcome_json(made.observed)
         document["fidelity"] = fidelity.as_json()
     document["hearsay"] = hearsay(made)
+    document["rewinds"] = rewinds(made, options, predicted)
     tensors = {name: result.as_json() for name, result in extra.items()}
     return as_json({**document, "notes": list(made.workload.notes), **tensors})
 
@@ -131,10 +133,23 @@ def profile_name(made: Study, options: dict[str, Any]) -> str:
 
 def hearsay(made: Study) -> list[dict[str, Any]]:
     """Figures that people state in their own words: they stand beside, nothing is computed from them."""
-    from dataclasses import asdict, is_dataclass
+    from dataclasses import asdict
 
     said = made.reading.hearsay if made.reading is not None else []
-    return [asdict(one) for one in said if is_dataclass(one) and not isinstance(one, type)]
+    return [asdict(one) for one in said if one.kind == "figure" or "seconds" in one.fields]
+
+
+def _said_seconds(made: Study) -> list[str]:
+    """Seconds that people state, for people."""
+    found = []
+    for one in hearsay(made):
+        fields = one["fields"]
+        if fields.get("unit") == "s":
+            high = f" to {fields['high']:g}" if "high" in fields else ""
+            per = f" per {fields['per']}" if "per" in fields else ""
+            words = str(fields.get("about", one["text"]))
+            found.append(f'said in line {one["line"]}: {fields["value"]:g}{high} s{per} ("{words}")')
+    return found
 
 
 def _table(
@@ -145,6 +160,8 @@ def _table(
     extra: dict[str, TensorResult],
 ) -> str:
     from ds4scope.outcomes import totals_rows
+    from ds4scope.rewinds import lines as rewind_lines
+    from ds4scope.rewinds import rewinds
     from ds4scope.tables import table
     from ds4scope.tensors import lines as tensor_lines
     from parser.sanitise import sanitise
@@ -160,6 +177,8 @@ def _table(
             cause = CAUSES.get(one.why, one.why)
             differs = f"{one.field} {one.observed} in the log, {one.predicted} here"
             lines.append(f"  request {one.request}: {differs}: {cause}\n")
+    lines += [f"{sanitise(line)}\n" for line in rewind_lines(rewinds(made, options, predicted))]
+    lines += [f"{sanitise(line)}\n" for line in _said_seconds(made)]
     if not made.costs.known:
         lines.append("Nothing says how fast this machine is: give --prefill-tps for seconds.\n")
     lines += [f"note: {sanitise(note)}\n" for note in made.workload.notes]
