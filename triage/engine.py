@@ -6,6 +6,7 @@ They have no stamps and no ids; a line counts by its head and its words (mechani
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from typing import Final
 
@@ -114,7 +115,7 @@ def starts(view: View) -> list[tuple[int, dict[str, str]]]:
         items = dict(model_items(event.text))
         if not items and event.kind != "startup":
             continue
-        if not found or any(last < seq < event.seq for seq in served):
+        if not found or bisect_right(served, last) < bisect_left(served, event.seq):
             found.append((event.seq, {}))
         found[-1][1].update(items)
         last = event.seq

@@ -62,11 +62,11 @@ def fresh_stores(view: View) -> dict[int, Event]:
     for event in view.of("kv_evicted"):
         if event.get("hits") or event.rule == "thinned":
             continue
-        before = [
-            s for s in stores.get(event.get("tokens"), []) if s.seq < event.seq and _same_size(s, event)
-        ]
-        if before and _young(view, before[-1], event):
-            found[event.seq] = before[-1]
+        same = stores.get(event.get("tokens"), [])
+        before = bisect_left(same, event.seq, key=lambda s: s.seq)
+        last = next((same[at] for at in range(before - 1, -1, -1) if _same_size(same[at], event)), None)
+        if last is not None and _young(view, last, event):
+            found[event.seq] = last
     _same_file(view, found)
     view.memo["fresh_stores"] = found
     return found

@@ -139,6 +139,13 @@ def _creeping(view: View) -> set[int]:
 
 def instructions_end(view: View) -> int:
     """Where the first user message begins: a cold store that is cut there (no multiple of the alignment); 0 if unknown."""
+    if "instructions_end" not in view.memo:
+        view.memo["instructions_end"] = _instructions_end(view)
+    found: int = view.memo["instructions_end"]
+    return found
+
+
+def _instructions_end(view: View) -> int:
     align = view.config(None, "kv_cache_boundary_align_tokens") or 2048
     cut = [
         int(e.get("tokens"))

@@ -65,12 +65,16 @@ def alternations(view: View) -> list[Alternation]:
 
 def _alternations(view: View) -> list[Alternation]:
     known = [*returns_by_hit(view), *returns_by_conversation(view)]
+    of: dict[int, list[int]] = {}  # episode -> the places in `known` that it takes part in
+    for place, back in enumerate(known):
+        for part in {id(back.episode), id(back.displaced)}:
+            of.setdefault(part, []).append(place)
     found = []
     for group in groups(view):
-        inside = {id(m) for m in group.members}
         seen: set[int] = set()
-        for back in known:
-            if id(back.episode) not in seen and (id(back.episode) in inside or id(back.displaced) in inside):
+        for place in sorted({p for m in group.members for p in of.get(id(m), ())}):
+            back = known[place]
+            if id(back.episode) not in seen:
                 seen.add(id(back.episode))
                 group.returns.append(back)
         if not followed(view):

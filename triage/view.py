@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -75,6 +76,11 @@ class View:
         """Episodes with a miss line, in order."""
         return [e for e in self.episodes if e.miss is not None]
 
+    @cached_property
+    def consumed(self) -> list[Event]:
+        """Hits whose file was deleted by them, in file order."""
+        return [e for e in self.of("kv_hit") if e.get("consumed")]
+
     @property
     def requests(self) -> list[Request]:
         """All requests of the input, in order of their start."""
@@ -116,10 +122,12 @@ class View:
 
     def run_at(self, event: Event) -> int:
         """Index of the server process whose lines surround an event."""
-        for run in reversed(self.reading.runs):
-            if run.first_seq <= event.seq:
-                return run.run
-        return 0
+        place = bisect_right(self._first_seqs, event.seq)
+        return self.reading.runs[place - 1].run if place else 0
+
+    @cached_property
+    def _first_seqs(self) -> list[int]:
+        return [run.first_seq for run in self.reading.runs]
 
     def config(self, episode: Episode | None, name: str) -> Any:
         """A server option: of the episode's run, else of the input as a whole; None where not said."""

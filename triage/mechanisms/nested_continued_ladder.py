@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from parser.event import Event
 from triage import evictions
 from triage.evidence import event_sign, plural
 from triage.figures import compact, evicted_figures, stored_figures
@@ -21,13 +22,7 @@ def detect(view: View) -> Iterator[Sign]:
     figures = {**stored_figures(stored), **evicted_figures(rungs), "step_tokens": evictions.step_of(rungs)}
     if sizes and figures.get("stored_mib"):
         figures["ratio_to_final_state"] = figures["stored_mib"] / max(sizes)
-    lives = [
-        view.when[e.seq] - view.when[s.seq]
-        for e in rungs
-        for s in stored
-        if s.get("tokens") == e.get("tokens") and s.seq < e.seq and s.seq in view.when and e.seq in view.when
-    ]
-    figures["life_seconds"] = min(lives, default=None)
+    figures["life_seconds"] = min(_lives(view, stored, rungs), default=None)
     yield event_sign(
         f"{plural(len(rungs), 'checkpoint')} of one growing conversation were written, never read, and deleted in rising "
         "order: each longer one contains the shorter ones",
@@ -36,6 +31,17 @@ def detect(view: View) -> Iterator[Sign]:
         tokens=0,
         seconds=round(sum(e.get("save_ms") or 0.0 for e in stored) / 1000, 3),
     )
+
+
+def _lives(view: View, stored: list[Event], rungs: list[Event]) -> Iterator[float]:
+    """Seconds from the last store of that length to its eviction."""
+    last: dict[int | None, Event] = {}
+    for event in sorted([*stored, *rungs], key=lambda e: e.seq):
+        if event.kind == "kv_stored":
+            if event.seq in view.when:
+                last[event.get("tokens")] = event
+        elif event.get("tokens") in last and event.seq in view.when:
+            yield view.when[event.seq] - view.when[last[event.get("tokens")].seq]
 
 
 MECHANISM = Mechanism(
