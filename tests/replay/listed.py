@@ -3,8 +3,17 @@
 import json
 
 import numpy as np
+from worlds import COSTS
 
+from replay.backends.carry import Carrier
+from replay.backends.mlx import disagreements
+from replay.backends.plan import plan
+from replay.backends.prove import Prover
+from replay.backends.shelf import Shelf
+from replay.backends.tokens import TokenMap
 from replay.models.cache import RewindRefused, Verdict
+from replay.models.scale import Scale
+from replay.server import replay
 
 WINDOW, RING = 128, 140
 
@@ -99,3 +108,20 @@ class ListEngine:
 
     def session_bytes(self, tokens):
         return tokens
+
+
+def decided(workload, config):
+    """(decision log, outcome) of a replay."""
+    log = []
+    return log, replay(workload, config, COSTS, log)
+
+
+def carried(workload, config, log, outcome, scale=1, samples=None):
+    """The log carried out with lists: the carrier, and where the outcome counts otherwise."""
+    engine, todo = ListEngine(config.family), plan(log, samples)
+    tokens = TokenMap(workload, Scale(scale), config.generation.images)
+    with Shelf() as shelf:
+        prover = Prover(engine, todo, lambda _: None)
+        carrier = Carrier(workload, [config], engine, tokens, shelf, todo, prover, lambda _: None)
+        carrier.run(log)
+    return carrier, disagreements(outcome, carrier.moved, Scale(scale))

@@ -122,7 +122,7 @@ def test_a_ring_can_go_back_while_it_holds_the_window(ring, live, back):
     assert bool(session.can_rewind(position)) == wanted
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=7, deadline=None)
 @given(ring=st.integers(128, 400), back=st.integers(1, 300))
 def test_asking_and_doing_agree_and_a_refusal_changes_nothing(ring, back):
     model = build("deepseek-v4", tile=16, ring=ring)
