@@ -55,12 +55,7 @@ class FastLane:
         if len(foreign):
             frames["foreign"] = [foreign.with_columns(_rule=pl.lit(""))]
         left = pl.concat([odd, *(frame["line"] for frame in (*cut, unsettled))]).unique().sort()
-        place = pl.lit(source, pl.Int32).alias("_source")
-        placed = {
-            kind: pl.concat([frame.with_columns(place) for frame in several], how="diagonal").sort("offset")
-            for kind, several in frames.items()
-            if several
-        }
+        placed = {kind: _placed(several, source) for kind, several in frames.items() if several}
         return Taken(placed, stretches(lines, left))
 
     def _dispatch(
@@ -106,6 +101,12 @@ class FastLane:
         )
         maybe |= text.str.contains(OTHER_PROGRAM) & rows["program"].is_null()
         return rows.filter(~maybe).drop("program"), rows.filter(maybe)
+
+
+def _placed(frames: list[pl.DataFrame], source: int) -> pl.DataFrame:
+    """Frames of one kind as one, in file order."""
+    one = frames[0] if len(frames) == 1 else pl.concat(frames, how="diagonal").sort("offset")
+    return one.with_columns(pl.lit(source, pl.Int32).alias("_source"))
 
 
 def _merged(rows: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:

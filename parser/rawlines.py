@@ -8,7 +8,7 @@ from typing import Final
 import polars as pl
 
 from parser.textlines import AFTER_RECORD, ERROR_BYTES, MAX_TEXT, OPENERS
-from parser.wrappers import COLOUR, MARK, unwrap_column
+from parser.wrappers import COLOUR, MARK, unwrap_column, unwrap_plain
 
 _BLANKS: Final = " \t\r"
 _SUBSTITUTE: Final = "\x1a"
@@ -53,21 +53,23 @@ def valid(data: bytes) -> bytes:
 def cleaned(lines: pl.DataFrame, data: bytes) -> tuple[pl.DataFrame, pl.Series]:
     """(rows with `stamp`, `program`, `_text`, blanks and marks dropped; numbers of lines for the text lane)."""
     raw = lines["raw"]
-    odd = raw.str.starts_with("{") | (lines["_length"] > MAX_TEXT)
+    odd = lines["_length"] > MAX_TEXT
     if _SUBSTITUTE.encode() in data:
         odd |= raw.str.contains(_SUBSTITUTE, literal=True)
     if b"\x1b" in data:
         raw = raw.str.replace_all(COLOUR, "")
     if b"\0" in data:
         raw = raw.str.replace_all("\0", "", literal=True)
-    raw = raw.str.strip_chars(_BLANKS)
+    raw = raw.str.strip_chars_end(_BLANKS)
     if any(opener in data for opener in OPENERS):
         odd |= _records(lines, raw)
-    rows = pl.concat([lines.drop("raw"), unwrap_column(raw).rename({"text": "_text"})], how="horizontal")
-    keep = ~odd & (rows["_text"] != "")
-    rows = rows.filter(keep) if not keep.all() else rows
-    marks = rows["_text"].str.contains(MARK)
-    return (rows.filter(~marks) if marks.any() else rows), lines["line"].filter(odd)
+    heads, drop = unwrap_plain(raw), odd
+    if heads is None:
+        odd |= lines["raw"].str.starts_with("{")
+        heads = unwrap_column(raw.str.strip_chars_start(_BLANKS))
+        drop = odd | (heads["text"] == "") | heads["text"].str.contains(MARK)
+    rows = pl.concat([lines.drop("raw"), heads.rename({"text": "_text"})], how="horizontal")
+    return (rows.filter(~drop) if drop.any() else rows), lines["line"].filter(odd)
 
 
 def _records(lines: pl.DataFrame, text: pl.Series) -> pl.Series:

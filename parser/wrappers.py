@@ -83,8 +83,6 @@ def unwrap_column(lines: pl.Series) -> pl.DataFrame:
     import polars as pl
 
     at = lines.str.find(PLAIN).cast(pl.Int64).fill_null(-1)
-    if (at == 0).all():
-        return _cut(lines.to_frame("raw").with_columns(at=at))
     raw = lines.to_frame("raw").with_columns(at=at)
     front = pl.col("raw").str.head("at")
     wrapped = (front.str.len_bytes() == pl.col("at")) & front.str.contains(FRONT)
@@ -95,6 +93,19 @@ def unwrap_column(lines: pl.Series) -> pl.DataFrame:
         _general(others["raw"]).with_columns(row=others["row"]),
     ]
     return pl.concat(both).sort("row").drop("row")
+
+
+def unwrap_plain(lines: pl.Series) -> pl.DataFrame | None:
+    """The same where every line has a plain head and a word behind it, as in most blocks; else None."""
+    import polars as pl
+
+    if not lines.str.contains(f"^{PLAIN}[A-Za-z0-9]").all():
+        return None
+    return lines.to_frame("raw").select(
+        stamp=pl.col("raw").str.slice(0, STAMP_LENGTH),
+        program=pl.lit("ds4-server"),
+        text=pl.col("raw").str.slice(PLAIN_LENGTH),
+    )
 
 
 def _cut(rows: pl.DataFrame) -> pl.DataFrame:
