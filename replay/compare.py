@@ -1,7 +1,9 @@
 """Two outcomes of one workload, request by request: the one operation behind replay, compare and verify.
 
 Slots are labels: those of one outcome are matched with those of the other so that as many requests as
-possible agree. What either outcome does not know is not compared.
+possible agree. A request that follows the same one in its slot is in the same slot, whatever its label: once two
+states have changed places, all that goes on from them is served alike. What either outcome does not know is not
+compared.
 """
 
 from __future__ import annotations
@@ -82,15 +84,28 @@ def compare(
     theirs = {row.request: row for row in other.requests}
     pairs = [(row, theirs[row.request]) for row in one.requests if row.request in theirs]
     labels = _labels(pairs, sure_slot, run_of)
+    mine, others = _predecessors(one.requests, run_of), _predecessors(other.requests, run_of)
     differing = []
     for a, b in sorted(pairs, key=lambda pair: pair[0].request):
-        field = _first_difference(a, b, labels[run_of(a.request)] if sure_slot(a.request) else None)
+        known = sure_slot(a.request) and mine[a.request] != others[b.request]
+        field = _first_difference(a, b, labels[run_of(a.request)] if known else None)
         if field is not None:
             before, after = _value(a, field), _value(b, field)
             if field == "slot":
                 after = labels[run_of(a.request)].get(b.slot, b.slot)
             differing.append(Divergence(a.request, field, before, after, why(a, b, field)))
     return Comparison(len(pairs), len(pairs) - len(differing), tuple(differing))
+
+
+def _predecessors(rows: Sequence[Served], run_of: Callable[[int], int]) -> dict[int, int | None]:
+    """Request -> the one that was in its slot before it; None for the first in a process."""
+    last: dict[tuple[int, int | None], int] = {}
+    found: dict[int, int | None] = {}
+    for row in rows:
+        place = (run_of(row.request), row.slot)
+        found[row.request] = last.get(place)
+        last[place] = row.request
+    return found
 
 
 def _first_difference(a: Served, b: Served, labels: Mapping[int | None, int | None] | None) -> str | None:

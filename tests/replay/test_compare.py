@@ -88,3 +88,14 @@ def test_requests_that_one_log_lacks_have_no_counterpart(missing):
 
     assert sum(pair.after is None for pair in pairs) == len(missing)
     assert all(p.before.request == p.after.request for p in pairs if p.before and p.after)
+
+
+def test_states_that_changed_places_once_are_one_divergence():
+    """From request 9 on, what the log has in slot 0 the replay has in slot 1, and the other way round."""
+    one = study("matrix/W1/R-2-disk").run()
+    rows = tuple(r if r.request < 9 else replace(r, slot=1 - (r.slot or 0)) for r in one.requests)
+    found = compare(one, Outcome(rows, one.totals))
+
+    assert {d.field for d in found.divergences} == {"slot"}
+    assert found.divergences[0].request == 9
+    assert len(found.divergences) == 2  # one a conversation
