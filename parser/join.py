@@ -135,7 +135,7 @@ class Joiner:
         cached = span[1] - span[2] if span else None
         episode = None
         if span is not None and cached is not None:
-            alone = self.serial or (self.near and not self.opens.all and not self.pending.episodes)
+            alone = self.serial or (self.near and not self.opens.all and self.pending.lone(span[1]))
             episode = self.pending.claim(max(0, cached), span[1], serial=alone, near=self.near)
             episode = self._exact_miss(span[1], episode)
         if self.serial:

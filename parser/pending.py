@@ -115,6 +115,10 @@ class Pending:
             return None
         return self._by_note(cached, prompt) or self._by_numbers(cached, prompt, serial, near)
 
+    def lone(self, prompt: int) -> bool:
+        """Nothing waits but one load, and perhaps the miss of exactly this prompt."""
+        return len(self.hits) <= 1 and [e.prompt for e in self.episodes] in ([], [prompt])
+
     def _by_note(self, cached: int, prompt: int) -> Episode | None:
         for episode in self.episodes:
             if episode.note is not None and episode.miss is None and _names(episode.note, cached, prompt):

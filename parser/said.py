@@ -56,7 +56,9 @@ _STATUS: Final = re.compile(
     r"|Too Many|Payload|error|Unprocessable)",
     re.IGNORECASE,
 )
-_TOOL_ID: Final = re.compile(r"\b(?:toolu|call|fc|chatcmpl-tool)[_-][A-Za-z0-9]{6,64}\b")
+_TOOL_ID: Final = re.compile(
+    r"\b(?:toolu|call|fc|chatcmpl-tool)[_-](?:[A-Za-z0-9]{6,64}|(?=[A-Za-z]*\d)[A-Za-z0-9]{4,5})\b"
+)
 _ENGINE: Final = re.compile(
     r"(?:\b(?:metal|cuda|rocm|hip|graph|kernel|tensor|backend|gpu|prefill|decode|batch|gate|session|alloc(?:ation)?)\b[^.\n]{0,60}?)"
     r"(?<!\w)(?:failed|out of memory|internal error)\b(?! ?\.\.\. ?falling back)",

@@ -63,8 +63,8 @@ def _follows(view: View, before: Request, request: Request) -> bool:
     if not 0 <= grown <= allowed:
         return False
     if before.end_s is not None and request.start_s is not None:
-        slack = 1.0 + (request.start_error_s or 0.0)
-        return -slack <= request.start_s - before.end_s <= limits.retry_gap_s or (
+        error, gap = request.start_error_s or 0.0, request.start_s - before.end_s
+        return -1.0 - error <= gap <= limits.retry_gap_s + error or (
             unfinished(view, before) and request.start_s - (before.start_s or 0.0) >= 0
         )
     return not before.events or not request.events or max(before.events) <= min(request.events)

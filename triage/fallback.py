@@ -41,6 +41,7 @@ def _name(
         _incoming(episode, view),
         _stale(episode, anchors),
         _aligned(episode, view),
+        _consumed(episode, view),
         _shallow(episode, view),
         _never(episode, unmatched),
     ):
@@ -114,6 +115,22 @@ def aligned_stores(view: View) -> dict[int, Event]:
         }
     stores: dict[int, Event] = view.memo["aligned"]
     return stores
+
+
+def _consumed(episode: Episode, view: View) -> Fallback | None:
+    """3.2.6, and the look-alike of 3.2.5: a deeper file of this text was there until a hit deleted it."""
+    common, depth, limits = episode.common, episode.depth or 0, view.limits
+    if not common or not episode.events:
+        return None
+    earlier = [
+        e for e in view.consumed
+        if e.seq < episode.events[0].seq and depth < (e.get("tokens") or 0) <= common
+    ]  # fmt: skip
+    deepest = max((int(e.get("tokens")) for e in earlier), default=0)
+    if deepest - depth < max(limits.shallow_tokens, common * limits.shallow_share):
+        return None
+    why = f"the file of {deepest} tokens that reached farther was deleted by an earlier hit"
+    return Fallback("consumed-on-hit", deepest - depth, why, events=tuple(earlier[-1:]))
 
 
 def _shallow(episode: Episode, view: View) -> Fallback | None:
@@ -210,7 +227,7 @@ def _gone(view: View, store: Event, episode: Episode) -> bool:
     """The stored file was deleted, or consumed by a hit, before the episode asked for it."""
     tokens, begun = store.get("tokens"), episode.request.prompt_line or float("inf")
     lost = (
-        view.of("kv_evicted") + view.of("kv_discarded") + [e for e in view.of("kv_hit") if e.get("consumed")]
+        view.of("kv_evicted") + view.of("kv_discarded") + view.consumed
     )
     return any(e.seq > store.seq and e.line < begun and e.get("tokens") in (tokens, None) for e in lost)
 

@@ -266,3 +266,15 @@ def test_nothing_to_judge_says_what_there_is(judge):
     )
     assert [f.mechanism for f in report.findings] == ["nothing-to-judge"]
     assert "2 decoding slices" in report.findings[0].explanation
+
+
+def test_the_last_chunk_says_where_the_engine_failed(judge):
+    report = judge(
+        """
+        0905 10:00:00 ds4-server: chat ctx=2048..40000:37952 TOOLS prompt start
+        0905 10:00:40 ds4-server: chat ctx=2048..40000:37952 TOOLS prefill chunk 16384/37952 (43.2%) chunk=400.00 t/s avg=409.60 t/s 40.000s
+        ds4: CUDA indexer topk launch failed: an illegal memory access was encountered
+        0905 10:00:41 ds4-server: chat ctx=2048..40000:37952 TOOLS prefill SSE error failed: cuda prefill failed
+        """
+    )
+    assert report.findings[0].quantities["position_tokens"] == 2048 + 16384

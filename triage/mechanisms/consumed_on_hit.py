@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from triage.episodes import total
-from triage.evidence import event_sign, plural
+from triage.evidence import event_sign, fallen, plural
 from triage.figures import compact
 from triage.mechanism import Mechanism, Replay, Sign
 from triage.view import View
@@ -16,35 +16,33 @@ def detect(view: View) -> Iterator[Sign]:
     hits = [e for e in view.of("kv_hit") if e.get("consumed")]
     if not hits:
         return
-    tokens = total(e.get("tokens") for e in hits)
-    again = _missed_again(view, {e.get("tokens") for e in hits})
+    tokens, missed = total(e.get("tokens") for e in hits), fallen(view, "consumed-on-hit")
+    share = total(f.share for _, f in missed) or 0
     yield event_sign(
-        f"{plural(len(hits), 'checkpoint')} of {tokens} tokens were removed by the hit that read them; the next miss of that "
-        "depth finds nothing",
+        f"{plural(len(hits), 'checkpoint')} ({tokens} tokens) removed by the hit that read it; "
+        + (_needed(len(missed), share) if missed else "the next miss of that depth will find nothing"),
         hits,
         compact(
             {
                 "consumed_tokens": tokens,
                 "consumed_files": len(hits),
                 "deepest_tokens": max(e.get("tokens") or 0 for e in hits),
-                "later_misses_of_that_depth": again or None,
+                "later_misses_of_that_depth": len(missed) or None,
+                "share_tokens": share or None,
                 "load_ms": sum(e.get("load_ms") or 0.0 for e in hits) or None,
             }
         ),
-        episodes=[ep for ep in view.episodes if ep.hit is not None and ep.hit.get("consumed")],
-        tokens=tokens if again else 0,
-        seconds=view.seconds_for(tokens) if again else None,
+        episodes=[ep for ep in view.episodes if ep.hit is not None and ep.hit.get("consumed")]
+        + [ep for ep, _ in missed],
+        tokens=share,
+        seconds=view.seconds_for(share) if share else None,
     )
 
 
-def _missed_again(view: View, depths: set[int | None]) -> int:
-    """Later cold misses whose common text reaches a consumed depth."""
-    first = min((e.seq for e in view.of("kv_hit") if e.get("consumed")), default=0)
-    reach = min((d for d in depths if d), default=0)
-    return sum(
-        1 for e in view.misses
-        if e.miss is not None and e.miss.seq > first and (e.common or 0) >= reach and not e.depth
-    )  # fmt: skip
+def _needed(count: int, share: int) -> str:
+    return (
+        f"{plural(count, 'later miss', 'later misses')} needed that depth and computed {share} tokens again"
+    )
 
 
 MECHANISM = Mechanism(

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from parser.hearsay import Hearsay
+from triage.evidence import plural
 from triage.figures import compact
 from triage.mechanism import Mechanism, Sign
 from triage.view import View
@@ -29,8 +30,8 @@ def detect(view: View) -> Iterator[Sign]:
         if h.kind == "error"
         and (h.fields.get("tool_ids") or _STATE.search(str(h.fields.get("message") or h.text)))
     ]
-    asked = [str(one) for h in said for one in (h.fields.get("tool_ids") or ())]
     ids = listed_ids(view)
+    asked = [str(one) for h in said for one in (h.fields.get("tool_ids") or [i for i in ids if i in h.text])]
     missing = [one for one in asked if one not in ids]
     if not said or (asked and not missing and not _reused(view, asked)):
         return
@@ -54,8 +55,16 @@ def _sign(view: View, said: list[Hearsay], asked: list[str], missing: list[str],
         }
     )
     lines = tuple(sorted({e.line for e in calls} | {h.line for h in said}))
-    text = f"the client asked to continue a tool call; its id is in none of the {len(ids)} ids that the log lists"
+    text = f"the client asked to continue a tool call; {_compared(asked, missing, ids)}"
     return Sign(text, (), lines, figures, 0, None, "log", 0.85 if missing else 0.6)
+
+
+def _compared(asked: list[str], missing: list[str], ids: list[str]) -> str:
+    if not asked:
+        return "the error names no id that can be compared with the log"
+    if not missing:
+        return "its id is listed, but the slot that held its state was used by another request since"
+    return f"its id is in none of the {plural(len(ids), 'id')} that the log lists"
 
 
 MECHANISM = Mechanism(

@@ -35,14 +35,13 @@ def detect(view: View) -> Iterator[Sign]:
         return
     owners = {id(view.owner[e.seq]): view.owner[e.seq] for e in lines if e.seq in view.owner}
     last = [e for e in view.of("prompt_start") if e.seq < lines[0].seq]
-    position = next((int(m[1]) for e in lines if (m := _POSITION.search(e.text))), None)
     yield event_sign(
         f"the engine failed in the middle of a request ({plural(len(lines), 'line')})",
         [*last[-1:], *lines[:100]],
         compact(
             {
                 "failures": len(lines),
-                "position_tokens": position,
+                "position_tokens": _position(view, lines),
                 "prompt_tokens": last[-1].get("span_end") if last else None,
                 "cached_tokens": last[-1].get("span_start") if last else None,
             }
@@ -50,6 +49,18 @@ def detect(view: View) -> Iterator[Sign]:
         episodes=list(owners.values()),
         tokens=last[-1].get("span_tokens") if last else 0,
     )
+
+
+def _position(view: View, lines: list[Event]) -> int | None:
+    """Where it failed: as a line says, as the client was told, else as far as the last chunk before it."""
+    said = [int(m[1]) for e in lines if (m := _POSITION.search(e.text))]
+    told = [int(m[1]) for h in view.reading.hearsay if h.kind == "error" and (m := _POSITION.search(h.text))]
+    owner = next((view.owner[e.seq] for e in lines if e.seq in view.owner), None)
+    chunks = [
+        e for e in (owner.events if owner else ()) if e.kind == "prefill_chunk" and e.seq < lines[0].seq
+    ]
+    reached = [(owner.start or 0) + e.get("done") for e in chunks[-1:] if owner and e.get("done") is not None]
+    return next(iter((*said, *told, *reached)), None)
 
 
 def _quoted(view: View) -> Iterator[Sign]:

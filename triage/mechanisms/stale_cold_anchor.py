@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
+from triage.episodes import Episode
 from triage.evidence import fallback_sign, fallen
 from triage.mechanism import Mechanism, Replay, Sign
 from triage.view import View
@@ -15,14 +17,20 @@ def detect(view: View) -> Iterator[Sign]:
     if len(found) < 2:
         return
     depths = {e.depth for e, _ in found}
-    yield from fallback_sign(
+    for sign in fallback_sign(
         view,
         "stale-cold-anchor",
         "{count} fresh sessions start from the same short file and compute the same stretch again: because part was "
         "reused, no new anchor is written",
         anchor_tokens=max((d for d in depths if d), default=None),
         sessions=len(found),
-    )
+    ):
+        yield replace(sign, triggers=frozenset()) if all(_opens(e, view) for e, _ in found) else sign
+
+
+def _opens(episode: Episode, view: View) -> bool:
+    """A session that opens on the state of a longer one: that it parts there is no fault of anybody."""
+    return (episode.prompt or 0) < view.limits.grown_share * (episode.live or 0)
 
 
 MECHANISM = Mechanism(

@@ -43,7 +43,7 @@ MECHANISM = Mechanism(
     evidence="C >= 0.8 P, C < P, C not at P', S = 0 or far below C, no disk hit: the general class when the reason of the small "
     "difference is not visible",
     not_if="any more specific trigger fits; a disk fallback within max(1024, 5 %) of C",
-    user="disk cache on",
+    user="disk cache on; where it is on, a smaller --kv-cache-continued-interval-tokens",
     server="rewind to a common prefix where the model allows it",
     detect=detect,
     upstream=(389, 668, 818),
