@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from parser.hearsay import Hearsay
 from triage.episodes import total_s
-from triage.evidence import CONFIDENCE
+from triage.evidence import CONFIDENCE, plural
 from triage.figures import compact
 from triage.mechanism import INFORMATION, Mechanism, Sign
 from triage.told import told
@@ -33,6 +33,9 @@ _MATTERS = re.compile(
 _ONE_SLOT = re.compile(
     r"\b(?:one|a single|single|only one) (?:slot|resident session|session slot)\b|\b(?:no|without|not using) `?--batched-session",
     re.I,
+)
+_GONE = re.compile(
+    r"\bclient\b.{0,12}\b(?:gone|left|gave up)|\bdisconnect|\btimed? ?out\b|\bstream closed", re.I
 )
 #: the fewest shared-prefix figures that make a row of them
 _ROW: Final = 3
@@ -72,6 +75,7 @@ def heard(view: View, known: dict[str, Mechanism], build: Any) -> Iterator[tuple
     for name, sign in (
         *_digests(view, known, build),
         *_commons(view, said),
+        *_in_vain(said),
         *_outcomes(said),
         *_errors(said),
     ):
@@ -144,6 +148,24 @@ def _commons(view: View, said: Sequence[Hearsay]) -> Iterator[tuple[str, Sign]]:
             "client-history-rewrite",
             _hearsay("C creeps forward between expensive misses", lines, figures, avoidable_s=seconds),
         )
+
+
+def _in_vain(said: Sequence[Hearsay]) -> Iterator[tuple[str, Sign]]:
+    """Prefills of about one length in a row, each said to have lost its client."""
+    lost = [h for h in said if h.kind == "prefill" and h.fields.get("prefill_s") and _GONE.search(h.text)]
+    seconds = [h.fields["prefill_s"] for h in lost]
+    if not lost:
+        return
+    lines, figures = [h.line for h in lost], {"attempts": len(lost), "prefill_seconds": total_s(seconds)}
+    yield (
+        "client-gave-up",
+        _hearsay(
+            f"{plural(len(lost), 'prefill')} lost the client", lines, figures, avoidable_s=total_s(seconds)
+        ),
+    )
+    if len(lost) >= _ROW and max(seconds) <= 1.1 * min(seconds):
+        text = f"{len(lost)} prefills of one length follow each other, each in vain"
+        yield "retry-storm", _hearsay(text, lines, figures, avoidable_s=total_s(seconds[1:]))
 
 
 def _outcomes(said: Sequence[Hearsay]) -> Iterator[tuple[str, Sign]]:

@@ -278,3 +278,18 @@ def test_the_last_chunk_says_where_the_engine_failed(judge):
         """
     )
     assert report.findings[0].quantities["position_tokens"] == 2048 + 16384
+
+
+def test_prefills_in_vain_by_a_persons_own_words(judge):
+    report = judge(
+        """
+        Prefills I counted today:
+
+        - 09:10 prefill done 840s, client gone
+        - 09:25 prefill done 838s, client gone
+        - 09:40 prefill done 841s, client gone
+        """
+    )
+    assert [f.mechanism for f in report.findings[:2]] == ["client-gave-up", "retry-storm"]
+    assert report.findings[0].confidence < 0.5
+    assert report.findings[0].quantities["prefill_seconds"] == 2519

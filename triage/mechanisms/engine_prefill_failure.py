@@ -55,12 +55,11 @@ def _position(view: View, lines: list[Event]) -> int | None:
     """Where it failed: as a line says, as the client was told, else as far as the last chunk before it."""
     said = [int(m[1]) for e in lines if (m := _POSITION.search(e.text))]
     told = [int(m[1]) for h in view.reading.hearsay if h.kind == "error" and (m := _POSITION.search(h.text))]
-    owner = next((view.owner[e.seq] for e in lines if e.seq in view.owner), None)
-    chunks = [
-        e for e in (owner.events if owner else ()) if e.kind == "prefill_chunk" and e.seq < lines[0].seq
-    ]
-    reached = [(owner.start or 0) + e.get("done") for e in chunks[-1:] if owner and e.get("done") is not None]
-    return next(iter((*said, *told, *reached)), None)
+    begun = [r for r in view.requests if r.prompt_line is not None and r.prompt_line <= lines[0].line]
+    last = begun[-1] if begun else None
+    reached = last.progress.last_done if last is not None else None
+    depth = [(last.cached_tokens or 0) + reached] if last is not None and reached is not None else []
+    return next(iter((*said, *told, *depth)), None)
 
 
 def _quoted(view: View) -> Iterator[Sign]:
