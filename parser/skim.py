@@ -11,6 +11,7 @@ for each other.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from parser.assemble import year_by_mtime
+from parser.assemble import collector_paused, year_by_mtime
 from parser.conversations import Conversations
 from parser.event import BULK_KINDS, Event
 from parser.eventlog import EventLog
@@ -42,8 +43,8 @@ RARE: Final = (
 )  # fmt: skip
 #: plain logs beyond so many bytes are skimmed
 LONG: Final = 24 << 20
-#: a request without `finish` waits for it in the next stretch, if it began so few events before the end
-_OPEN: Final = 100_000
+#: a request without `finish` waits for it, and those behind it with it, until so many events have passed
+_OPEN: Final = 30_000
 #: blocks that are read before they are asked for; a stretch is about half as many
 _BLOCKS_AHEAD: Final = 10
 
@@ -114,65 +115,63 @@ class Skimmer:
     talks: Conversations = field(default_factory=Conversations)
     days: Days = field(default_factory=Days)
     number: int = 0
+    _seen: int = 0  # events
     _waiting: list[Begun] = field(default_factory=list)  # requests that may finish in the next stretch
     _unlinked: list[Event] = field(default_factory=list)  # lines of requests that have not started
     _unnamed: list[Event] = field(default_factory=list)  # lines of requests whose conversation waits
+    _run: int = 0
     _in_slot: dict[int, Request] = field(default_factory=dict)
 
     def read(self, log: EventLog, sources: Sequence[str], *, final: bool) -> tuple[Reading, list[Event]]:
         """One stretch as a reading, and its rare events. What is still open comes with the next."""
+        with collector_paused():
+            return self._read(log, sources, final=final)
+
+    def _read(self, log: EventLog, sources: Sequence[str], *, final: bool) -> tuple[Reading, list[Event]]:
         fresh = list(log.rows(*RARE))
-        run_of = self._runs(fresh)
+        for event in fresh:
+            self.shapes.feed(event)
+            self.runs.feed(event)
+        self._seen += sum(log.counts.values())
         begun = self._settled(matched(log, self.days, self._waiting), final=final)
         links = Links(begun)
         rare = [*self._unlinked, *fresh]
         self._unlinked = links.give(rare, final=final)
-        requests = list(self._rows(begun, links, run_of))
+        requests = list(self._rows(begun, links))
         if final:
             requests += self.talks.flush()
         rare = [*self._unnamed, *_without(rare, self._unlinked)]
         self._unnamed = [] if final else self._of_unnamed(rare)
         return self._reading(log, requests, sources), _without(rare, self._unnamed)
 
-    def _runs(self, fresh: Sequence[Event]) -> list[tuple[int, int]]:
-        """(first seq, run) of each server process that begins in this stretch."""
-        begun = [(0, max(0, len(self.runs.all) - 1))]
-        for event in fresh:
-            self.shapes.feed(event)
-            if self.runs.feed(event):
-                begun.append((event.seq, self.runs.now.number))
-        return begun
-
     def _settled(self, begun: list[Begun], *, final: bool) -> list[Begun]:
-        """Without those that may finish in the next stretch (once)."""
-        last = max((b.finish.seq if b.finish is not None else b.seq for b in begun), default=0)
-        waits = [b for b in begun if not final and b.finish is None and not b.waited and b.seq > last - _OPEN]
-        for one in waits:
-            one.waited = True
-        self._waiting = waits
-        gone = {b.seq for b in waits}
-        return [b for b in begun if b.seq not in gone] if gone else begun
+        """Up to the first that may finish in the next stretch, so that requests leave in order of their start."""
+        first = len(begun)
+        if not final:
+            open_ = (n for n, b in enumerate(begun) if b.finish is None and b.seq > self._seen - _OPEN)
+            first = next(open_, first)
+        self._waiting = begun[first:]
+        return begun[:first]
 
-    def _rows(
-        self, begun: Sequence[Begun], links: Links, run_of: Sequence[tuple[int, int]]
-    ) -> Iterator[Request]:
-        at = 0
+    def _rows(self, begun: Sequence[Begun], links: Links) -> Iterator[Request]:
+        firsts = [run.first_seq for run in self.runs.all]
         for index, one in enumerate(begun):
-            while at + 1 < len(run_of) and run_of[at + 1][0] <= one.seq:
-                at += 1
-                self._end_run(run_of[at][1] - 1)
+            run = max(0, bisect_right(firsts, one.seq) - 1)
+            if run != self._run:
+                self._end_run(run)
             self.number += 1
-            row = request_of(one, self.number, run_of[at][1])
+            row = request_of(one, self.number, run)
             links.fill(row, index)
-            before = self.chain.add(row, one.finish.seq if one.finish else None, self._slots(row.run))
+            before = self.chain.add(row, one.finish.seq if one.finish else None, self._slots(run))
             if row.slot is not None:
                 self._in_slot[row.slot] = row
             yield from self.talks.add(row, before, None)
 
-    def _end_run(self, run: int) -> None:
-        if 0 <= run < len(self.runs.all):
-            self.talks.shut_down(self.runs.all[run].persisted, self._in_slot)
-        self._in_slot = {}
+    def _end_run(self, following: int) -> None:
+        """What its slots held may have gone to the disk."""
+        if self._run < len(self.runs.all):
+            self.talks.shut_down(self.runs.all[self._run].persisted, self._in_slot)
+        self._in_slot, self._run = {}, following
 
     def _slots(self, run: int) -> int | None:
         return self.runs.all[run].slots if run < len(self.runs.all) else None

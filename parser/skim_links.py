@@ -16,6 +16,8 @@ from parser.skim_match import Begun
 _REACH: Final = 24
 #: a text-keyed hit keeps sampled tokens: P may differ from the canonical prompt by this share
 _RETOKENISED: Final = 0.1
+#: a line whose request has not started waits for it, if it stands so few events before the last start
+_NEAR: Final = 500
 _AHEAD: Final = ("live_rewind", "live_continuation", "multimodal_hit", "slot_evicting")
 _NOTES: Final = ("live_rewind", "live_continuation", "multimodal_hit")
 _BEHIND: Final = ("tool_repair", "stream_error", "checkpoint")
@@ -33,16 +35,16 @@ class Links:
         self.missed: dict[int, Event] = {}
 
     def give(self, rare: Sequence[Event], *, final: bool) -> list[Event]:
-        """Gives each line away; returns those whose request has not started yet."""
+        """Gives each line away; returns those whose request may come with the next stretch."""
         waiting: list[Event] = []
-        last = self.seqs[-1] if self.seqs else -1
+        near = (self.seqs[-1] if self.seqs else 0) - _NEAR
         for event in rare:
             index = self._index(event)
             if index is not None:
                 self.own.setdefault(index, []).append(event)
                 if event.kind == "live_miss":
                     self.missed[index] = event
-            elif not final and event.seq > last and event.kind not in ("startup", "shutdown"):
+            elif not final and event.seq > near and event.kind not in ("startup", "shutdown"):
                 waiting.append(event)
         return waiting
 

@@ -42,7 +42,7 @@ class Finish(NamedTuple):
 
 @dataclass(slots=True)
 class Begun:
-    """A `prompt start` line with its own ends, as far as they were seen. `waited`: it comes from the stretch before."""
+    """A `prompt start` line with its own ends, as far as they were seen."""
 
     seq: int
     line: int
@@ -53,7 +53,6 @@ class Begun:
     done: Done | None = None
     finish: Finish | None = None
     progress: Progress = _NONE
-    waited: bool = False
 
 
 def matched(log: EventLog, days: Days, waiting: Sequence[Begun]) -> list[Begun]:
@@ -65,7 +64,9 @@ def matched(log: EventLog, days: Days, waiting: Sequence[Begun]) -> list[Begun]:
     for start, done in _pairs([b for b in begun if b.done is None], dones):
         start.done = done
     *columns, spans = _columns(log, "finish", days, *Finish._fields[1:])
-    for start, finish in _pairs(begun, zip(spans, map(Finish, *columns), strict=True)):
+    for start, finish in _pairs(
+        [b for b in begun if b.finish is None], zip(spans, map(Finish, *columns), strict=True)
+    ):
         start.finish = finish
     _note_progress(log, [b for b in begun if b.done is None])
     return begun
