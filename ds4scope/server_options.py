@@ -16,6 +16,7 @@ _NUMBERS: Final = {
     "prefill-chunk": "tokens of a prefill chunk",
     "mixed-prefill-quantum": "tokens of a prefill piece beside decoders",
     "ctx": "context of a slot",
+    "ring-rows": "raw rows a layer in a live DeepSeek session's ring (raw_kv_rows)",
 }
 _POLICIES: Final = ("scheduler", "reuse", "store")
 _RATES: Final = {

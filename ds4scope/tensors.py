@@ -115,7 +115,7 @@ def lines(result: TensorResult) -> list[str]:
         f"{result.decisions} decisions carried out in {result.wall_s:.1f} s",
         *_unsound_lines(result),
         *_check_lines(result),
-        *map(_rewind_line, result.rewinds),
+        *(_rewind_line(view, result.scale) for view in result.rewinds),
         *_spent_lines(result),
         *(f"note: {note}" for note in result.notes),
     ]
@@ -140,10 +140,11 @@ def _check_lines(result: TensorResult) -> list[str]:
     ]
 
 
-def _rewind_line(view: RewindView) -> str:
+def _rewind_line(view: RewindView, scale: int) -> str:
     what = f"rewind of request {view.request}, back {view.back} tokens from {view.live}"
-    turns = f"; sound from a ring of {view.ring_needed} rows on" if view.ring_needed else ""
-    return f"{what}: {'sound' if view.sound else f'refused, {view.reason}'}{turns}"
+    cells = f" [positions and rows of {scale} tokens]" if scale > 1 else ""
+    turns = f"; it turns sound with a ring of {view.ring_needed} rows" if view.ring_needed else ""
+    return f"{what}: {'sound' if view.sound else f'refused, {view.reason}{cells}'}{turns}"
 
 
 def _spent_lines(result: TensorResult) -> list[str]:

@@ -254,12 +254,14 @@ class Carrier:
 
     def _rewound(self, row: Rewound) -> None:
         """LC1: only if the shape of the cache allows it."""
-        slot = self.slots[row.slot]
+        slot, reason = self.slots[row.slot], self.prover.out_of_reach(row.live, row.kept)
         try:
             slot.resident.rewind(self.size(row.kept))
         except RewindRefused as refusal:
+            reason = refusal.message
+        if reason:
             policy = "" if self.config.reuse == "ladder" else f" (reuse policy {self.config.reuse})"
-            self._name(row.request, row, f"from {row.live} to {row.kept} tokens{policy}: {refusal.message}")
+            self._name(row.request, row, f"from {row.live} to {row.kept} tokens{policy}: {reason}")
             slot.resident.reset()
 
     def _begun(self, row: Begun) -> None:

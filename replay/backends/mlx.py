@@ -104,7 +104,7 @@ class _Replay:
         self._all = self.scale.size(todo.tokens + todo.steps)
         began = perf_counter()
         with Shelf(self.options.work_dir) as shelf:
-            prover = Prover(self.engine, todo, lambda _: None)
+            prover = Prover(self.engine, todo, self._full_ring())
             vision = any(config.generation.images for config in self.configs)
             tokens = TokenMap(self.workload, self.scale, vision)
             carrier = Carrier(
@@ -114,6 +114,11 @@ class _Replay:
             carrier.run(log)
         carrier.unsound += disagreements(outcome, carrier.moved, self.scale)
         return self._result(len(log), todo, carrier, bound, perf_counter() - began)
+
+    def _full_ring(self) -> int | None:
+        """Rows that a scaled ring stands for; nothing where states are saved, which need no ring."""
+        config = self.configs[0]
+        return None if self.scale.factor == 1 or config.reuse.startswith("rewind-points") else config.ring
 
     def _advance(self, tokens: int) -> None:
         self._done += tokens

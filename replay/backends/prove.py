@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -20,10 +19,12 @@ DONE: Final = "the prefill that the server made"
 
 
 class Prover:
-    """Makes the comparisons that were planned, and looks at each miss: could a rewind have saved it?"""
+    """Makes the comparisons that were planned, and looks at each miss: could a rewind have saved it?
 
-    def __init__(self, engine: Engine, plan: Plan, progress: Callable[[int], None]) -> None:
-        self.engine, self.plan, self.progress = engine, plan, progress
+    `ring`: raw rows of a live DeepSeek session at full size, where a scaled one holds them rounded up."""
+
+    def __init__(self, engine: Engine, plan: Plan, ring: int | None = None) -> None:
+        self.engine, self.plan, self.ring = engine, plan, ring
         self.checks: list[Check] = []
         self.rewinds: list[RewindView] = []
         self._twins: dict[str, Any] = {}
@@ -44,15 +45,26 @@ class Prover:
         kept = min(row.common, row.prompt - 1)
         deepseek = self.engine.family.startswith("deepseek")
         needed = ring_needed(row.live, kept) if deepseek else None
-        view = RewindView(
-            row.request, row.live, row.common, row.live - kept, bool(verdict), verdict.reason, needed
-        )
-        self.rewinds.append(view)
-        if verdict and row.request in self.plan.instead:
+        reason = verdict.reason or self.out_of_reach(row.live, kept)
+        back = row.live - kept
+        self.rewinds.append(RewindView(row.request, row.live, row.common, back, not reason, reason, needed))
+        if not reason and row.request in self.plan.instead:
             other = resident.fork()
             other.rewind(position)
-            self._extend(other, prompt[position:])
+            other.extend(prompt[position:])
             self._instead[row.request] = other, prompt
+
+    def out_of_reach(self, live: int, kept: int) -> str:
+        """What scaled tensors cannot tell, since tokens and rows are rounded: why the full ones do not reach
+        back; empty if they do."""
+        if self.ring is None or kept >= live:
+            return ""
+        if self.engine.family == "qwen-next":
+            return f"no recurrent state of position {kept} was saved"
+        needed = ring_needed(live, kept)
+        if needed <= self.ring or not self.engine.family.startswith("deepseek"):
+            return ""
+        return f"at full size the ring has {self.ring} rows, {needed} are needed"
 
     def prompt_done(self, request: int, resident: Any, prompt: Tokens) -> None:
         """All comparisons at the end of a prompt."""
@@ -62,12 +74,12 @@ class Prover:
                 self._compare(request, "rewind-instead", DONE, resident, other)
         for file in [file for file, of in self.plan.twins.items() if of == request and file in self._twins]:
             twin = self._twins.pop(file)
-            self._extend(twin, prompt[twin.length :])
+            twin.extend(prompt[twin.length :])
             self._compare(request, "restore", TWIN, resident, twin)
         kind = self.plan.cold.get(request)
         if kind is not None:
             cold = self.engine.new()
-            self._extend(cold, prompt)
+            cold.extend(prompt)
             self._compare(request, kind, COLD, resident, cold)
             if request in self.plan.decode:
                 self._cold[request] = cold
@@ -79,13 +91,8 @@ class Prover:
         cold = self._cold.pop(request, None) or self.engine.new()
         tokens = resident.tokens
         if cold.length < len(tokens) and cold.common(tokens) == cold.length:
-            self._extend(cold, tokens[cold.length :])
+            cold.extend(tokens[cold.length :])
             self._compare(request, "decode", COLD, resident, cold)
-
-    def _extend(self, resident: Any, tokens: Tokens) -> None:
-        if len(tokens):
-            resident.extend(tokens)
-            self.progress(len(tokens))
 
     def _compare(self, request: int, kind: str, against: str, one: Any, other: Any) -> None:
         a, b = one.logits(), other.logits()

@@ -71,6 +71,12 @@ class DeepSeekCache(Cache):
         )
 
 
+def ring_rows(rows: int, scale: Scale) -> int:
+    """A ring at scale: what it can go back, and the window, each rounded up, so that no rewind is refused that
+    the full size allows."""
+    return scale.size(max(0, rows - WINDOW)) + scale.size(min(rows, WINDOW))
+
+
 def ring_needed(live: int, position: int, window: int = WINDOW) -> int:
     """Rows of the smallest ring from which a never restored session of `live` tokens can go back to
     `position`."""

@@ -75,7 +75,7 @@ def build(
     scale = scale or Scale()
     if family in ("deepseek-v4", "deepseek-v4-pro"):
         shapes = deepseek.shapes(scale)
-        rows = scale.size(ring or deepseek.RING_ROWS)
+        rows = deepseek.ring_rows(ring or deepseek.RING_ROWS, scale)
         layers = [Layer(f"deepseek.{n}", shape) for n, shape in enumerate(shapes)]
         return Model(
             family, layers, lambda: deepseek.DeepSeekCache(shapes, rows, tile, **cache), tile, shapes

@@ -121,7 +121,7 @@ def carried(workload, config, log, outcome, scale=1, samples=None):
     engine, todo = ListEngine(config.family), plan(log, samples)
     tokens = TokenMap(workload, Scale(scale), config.generation.images)
     with Shelf() as shelf:
-        prover = Prover(engine, todo, lambda _: None)
+        prover = Prover(engine, todo)
         carrier = Carrier(workload, [config], engine, tokens, shelf, todo, prover, lambda _: None)
         carrier.run(log)
     return carrier, disagreements(outcome, carrier.moved, Scale(scale))

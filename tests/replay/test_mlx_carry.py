@@ -252,8 +252,21 @@ def test_the_second_seeds_rewind_turns_with_the_size_of_the_ring():
 
 
 def test_the_second_seeds_rewind_at_its_own_depth():
-    assert seen(mismatch(340263), "deepseek-v4", 4352, 256)[1].sound
-    assert not seen(mismatch(340263), "qwen-next", None, 256)[1].sound
+    assert seen(mismatch(340263), "deepseek-v4", 247, 512)[1].sound
+    assert "246 rows, 247 are needed" in seen(mismatch(340263), "deepseek-v4", 246, 512)[1].reason
+    assert not seen(mismatch(340263), "qwen-next", None, 512)[1].sound
+
+
+def test_a_scaled_ring_goes_back_as_far_as_the_full_one_and_no_further():
+    workload = mismatch(9000)
+    for ring in (246, 247):
+        config = ServerConfig(ctx=10_000, kv_disk=False, ring_rows=ring, reuse="rewind-to-common")
+        log, outcome = decided(workload, config)
+        result = carry_out(workload, [config], log, outcome, TensorOptions(device="cpu", scale=64))
+        named = [u.why for u in result.unsound if u.decision == "Rewound"]
+        assert len(named) == (ring < 247) and all(
+            "at full size the ring has 246 rows" in why for why in named
+        )
 
 
 # -- logs of the real server -------------------------------------------------------------------------------------

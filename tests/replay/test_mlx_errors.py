@@ -236,7 +236,7 @@ def test_the_command_reports_and_its_exit_status_tells_whether_the_tensors_agree
     good = subprocess.run(base, capture_output=True, text=True, cwd=ROOT, check=False)
     assert good.returncode == 0 and "all borne out by the tensors" in good.stdout
     assert "divided by 64" in good.stdout and "largest difference 0" in good.stdout
-    assert "sound from a ring of 247 rows on" in good.stdout
+    assert "it turns sound with a ring of 247 rows" in good.stdout
     more = [*base, "--family", "qwen-next", "--reuse", "rewind-to-common"]
     bad = subprocess.run(more, capture_output=True, text=True, cwd=ROOT, check=False)
     assert (
