@@ -49,6 +49,15 @@ class EventLog:
         return EventLog([event for log in logs for event in log._events], _together(frames))
 
     @property
+    def begin(self) -> tuple[int, int] | None:
+        """(seq, source) of its first event; None for an empty one."""
+        firsts = [(event.seq, event.source) for event in self._events[:1]]
+        firsts += [
+            row for f in self._frames.values() for row in f.select("seq", "_source").head(1).iter_rows()
+        ]
+        return min(firsts, default=None)
+
+    @property
     def end(self) -> tuple[int, int] | None:
         """(source, byte behind its last event) as far as this log goes; None for an empty one."""
         ends = [(event.source, event.offset + event.length) for event in self._events[-1:]]
@@ -72,6 +81,16 @@ class EventLog:
         stamped = (frame.filter(frame["stamp"].is_not_null()) for frame in self._frames.values())
         columns = [zip(frame["seq"].to_list(), frame["stamp"].to_list(), strict=True) for frame in stamped]
         return iter(sorted(chain(held, *columns)))
+
+    def stamp_column(self) -> pl.Series:
+        """The stamps of all events in file order, null where none was printed."""
+        import polars as pl
+
+        held = {"seq": [e.seq for e in self._events], "stamp": [e.stamp for e in self._events]}
+        objects = pl.DataFrame(held, schema={"seq": pl.Int64, "stamp": pl.String})
+        return pl.concat([objects, *(f.select("seq", "stamp") for f in self._frames.values())]).sort("seq")[
+            "stamp"
+        ]
 
     def between(self, first: int, last: int | None) -> EventLog:
         """The events from `first` (a seq) up to, without, `last`."""

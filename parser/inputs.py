@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import groupby
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 from parser.event import KINDS
 from parser.eventlog import EventLog
@@ -13,6 +14,9 @@ from parser.hearsay import Hearsay
 from parser.reading import Asked
 from parser.report import is_report, read_report
 from parser.sources import Source, find_sources
+
+#: logs of more bytes than this are skimmed (`parser.skim`) where nothing asks for more
+LONG: Final = 24 << 20
 
 
 class Inputs:
@@ -76,3 +80,16 @@ class Inputs:
         """The first `seq` of the next group of sources, behind any of the last."""
         self._groups += 1
         return (self._groups - 1) << 40
+
+
+def is_long_log(asked: Asked) -> bool:
+    """Log files of more than `LONG` bytes in all, asked for whole and with nothing beside them to join."""
+    if asked.traces or asked.clients or asked.since or asked.until or not all(map(_on_disk, asked.inputs)):
+        return False
+    sources = find_sources(asked.inputs)
+    return sum(source.size or 0 for source in sources) > LONG and not any(map(is_report, sources))
+
+
+def _on_disk(path: str) -> bool:
+    """A file or folder; what comes through a pipe can be looked at only once."""
+    return Path(path).is_file() or Path(path).is_dir()

@@ -16,7 +16,6 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Final
 
 from parser.assemble import collector_paused, year_by_mtime
@@ -25,7 +24,6 @@ from parser.event import BULK_KINDS, Event
 from parser.eventlog import EventLog
 from parser.inputs import Inputs
 from parser.reading import Asked, Reading, Stamps
-from parser.report import is_report
 from parser.request import Request
 from parser.runs import Runs
 from parser.server import Shapes, server_of
@@ -33,7 +31,6 @@ from parser.skim_chain import Chain
 from parser.skim_links import Links
 from parser.skim_match import Begun, matched, request_of
 from parser.skim_time import Days
-from parser.sources import find_sources
 
 #: kinds that a skim takes as objects: all but those that every request has
 RARE: Final = (
@@ -41,8 +38,6 @@ RARE: Final = (
     "kv_skipped", "kv_failed", "kv_discarded", "tool_repair", "checkpoint", "stream_error", "slot_evicting",
     "vision_cache", "startup", "shutdown",
 )  # fmt: skip
-#: plain logs beyond so many bytes are skimmed
-LONG: Final = 24 << 20
 #: a request without `finish` waits for it, and those behind it with it, until so many events have passed
 _OPEN: Final = 30_000
 #: blocks that are read before they are asked for; a stretch is about half as many
@@ -78,19 +73,6 @@ def _ahead(blocks: Iterator[EventLog]) -> Iterator[EventLog]:
         while (block := running.popleft().result()) is not None:
             running.append(pool.submit(next, blocks, None))
             yield block
-
-
-def is_long_log(asked: Asked) -> bool:
-    """Log files of more than `LONG` bytes in all, asked for whole and with nothing beside them to join."""
-    if asked.traces or asked.clients or asked.since or asked.until or not all(map(_on_disk, asked.inputs)):
-        return False
-    sources = find_sources(asked.inputs)
-    return sum(source.size or 0 for source in sources) > LONG and not any(map(is_report, sources))
-
-
-def _on_disk(path: str) -> bool:
-    """A file or folder; what comes through a pipe can be looked at only once."""
-    return Path(path).is_file() or Path(path).is_dir()
 
 
 def _stretches(blocks: Iterable[EventLog], requests: int) -> Iterator[tuple[EventLog, bool]]:

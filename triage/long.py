@@ -10,9 +10,9 @@ from typing import Any, Final
 from parser.assemble import collector_paused
 from parser.event import Event
 from parser.eventlog import EventLog
+from parser.inputs import is_long_log
 from parser.reading import Asked, Reading, read_segments
 from parser.request import Request
-from parser.skim import is_long_log, skim_segments
 from triage.build import Stretch, view_of
 from triage.details import details_of
 from triage.history import History
@@ -62,8 +62,10 @@ def triage_inputs(
 
 def _skimmed(asked: Asked, limits: Thresholds) -> Report:
     """A log of many megabytes: its requests by their numbers alone, which takes a third of the time."""
+    from parser.skim import skim_segments
+
     long = _Long(limits)
-    with collector_paused():
+    with collector_paused():  # what is judged lives on
         for piece in skim_segments(asked, WHOLE):
             long.add(piece.reading, final=True, rows=piece.rare)
     return long.report(skimmed=True)

@@ -252,12 +252,23 @@ class TimelineApp(App[None]):
         from triage.triage import triage
 
         worker = get_current_worker()
+        if self.feed.skims:
+            self._judge_skimmed()
+            return
         for counterfactuals in (False, True):
             reading = self.feed.whole_reading(lambda: worker.is_cancelled)
             if reading is None or (counterfactuals and len(reading.requests) > PROVEN_AT_ONCE):
                 break
             report = triage(reading, counterfactuals=counterfactuals)
             self.call_from_thread(self._judged, report.findings)
+
+    def _judge_skimmed(self) -> None:
+        """A long log is judged as it is read: by its numbers, stretch by stretch."""
+        from triage.long import triage_inputs
+
+        wanted = self.feed.wanted
+        report = triage_inputs(wanted.inputs, year=wanted.year)
+        self.call_from_thread(self._judged, report.findings)
 
     def _judged(self, found: Sequence[Finding]) -> None:
         self.findings = Findings.of(found, self.row_of)
@@ -277,7 +288,7 @@ class TimelineApp(App[None]):
     def toggle_follow(self) -> None:
         """Follow the growing log, or stop."""
         self.feed.following = not self.feed.following
-        if self.feed.following and (self._reader is None or self._reader.is_finished):
+        if self.feed.following and (self.feed.skims or self._reader is None or self._reader.is_finished):
             self._catch_up()
         self.main.renew_top()
 

@@ -10,15 +10,17 @@ import os
 import re
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from parser.errors import InputError
 from parser.follow import Grown, first_look, follow
+from parser.inputs import is_long_log
 from parser.reading import Asked, Reading, Server, ServerRun, read
 from parser.request import Request
+from parser.skim import skim_segments
 from parser.trace import TraceRequest
 from tui.axis import origin
 from tui.book import Book
@@ -30,6 +32,7 @@ _PERIOD: Final = 0.25  # seconds between two pictures while reading
 _LONG: Final = 2 << 20  # bytes from which the beginning is shown first
 _DELETIONS_KEPT: Final = 20_000  # the latest, for requests that are still open
 _LOOK: Final = 0.5  # seconds between two looks at a growing file
+_PIECE: Final = 4_000  # requests of a long log that are taken at once
 _TAIL: Final = 1 << 16
 _STAMP: Final = re.compile(rb"(?m)^(\d{4} \d\d:\d\d:\d\d) ")
 
@@ -79,6 +82,9 @@ class Feed:
         self._trace: dict[int, TraceRequest] = {}
         self._open_trace: Mapping[int, TraceRequest] = {}
         self.server = Server()
+        self.skims = (
+            False  # its requests are taken by their numbers alone; it does not go on as the log grows
+        )
         self.first_stamp: str | None = None
         self._runs: list[ServerRun] = []
         self._looked = False
@@ -93,7 +99,7 @@ class Feed:
         if (size or 0) > _LONG:
             self._glance(tell, span)
         next_at, share = time.monotonic() + _PERIOD, None
-        for step in follow(self.wanted.asked(), lambda: self._wait(stopped)):
+        for step in self._steps(stopped):
             self._take(step.reading)
             self._open_trace = step.unfinished_trace
             share = 1.0 if step.live else _share(step.reading, size, share)
@@ -103,6 +109,16 @@ class Feed:
             if (step.live and step.whole) or (now > next_at and len(self.tables)):
                 tell(self._news(share, step, None if step.live else span))
                 next_at = time.monotonic() + max(_PERIOD, 8 * (time.monotonic() - now))
+
+    def _steps(self, stopped: Callable[[], bool]) -> Iterator[Grown]:
+        """The input piece by piece. A long log that nobody follows is skimmed (`parser.skim`)."""
+        asked = self.wanted.asked()
+        self.skims = not self.following and is_long_log(asked)
+        if not self.skims:
+            yield from follow(asked, lambda: self._wait(stopped))
+            return
+        for piece in skim_segments(asked, _PIECE):
+            yield Grown(piece.reading, live=piece.last)
 
     def trace(self, number: int) -> TraceRequest | None:
         """The trace record of a request, if a trace was given and has one."""
@@ -156,9 +172,9 @@ class Feed:
 
     def _see_files(self, reading: Reading) -> None:
         """Remember with which event each source begins."""
-        first = next(reading.events.rows(), None) if reading.events is not None else None
-        if first is not None and (not self._begins or self._begins[-1][1] != first.source):
-            self._begins.append((first.seq, first.source))
+        first = reading.events.begin if reading.events is not None else None
+        if first is not None and (not self._begins or self._begins[-1][1] != first[1]):
+            self._begins.append(first)
 
     def _files(self, requests: Sequence[Request]) -> list[int]:
         """The source in which each request's first line stands."""
@@ -239,5 +255,5 @@ def _share(reading: Reading, size: int | None, before: float | None) -> float | 
     """How much of the bytes lies behind the last event (of a single, plain file)."""
     if not size or reading.events is None or len(reading.sources) > 1:
         return before
-    last = max((event.offset + event.length for event in reading.events.rows()), default=None)
-    return before if last is None else min(1.0, last / size)
+    end = reading.events.end
+    return before if end is None else min(1.0, end[1] / size)

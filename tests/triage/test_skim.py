@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from parser import skim
+from parser import inputs, skim
 from parser.reading import Asked
 from triage import long
 
@@ -27,9 +27,9 @@ def both(monkeypatch):
     """`both(log)` -> (report of the full reading, report of the skim)."""
 
     def run(log: Path):
-        monkeypatch.setattr(skim, "LONG", sys.maxsize)
+        monkeypatch.setattr(inputs, "LONG", sys.maxsize)
         full = long.triage_inputs([str(log)])
-        monkeypatch.setattr(skim, "LONG", -1)
+        monkeypatch.setattr(inputs, "LONG", -1)
         return full, long.triage_inputs([str(log)])
 
     return run
@@ -70,7 +70,7 @@ def test_stretches_give_the_same_requests_as_one_piece(months):
     """Requests that are open where a stretch ends, and lines before their start, come with the next one."""
     asked = Asked((str(months),))
     whole = [r for s in skim.skim_segments(asked, 1 << 30) for r in s.reading.requests]
-    (block,) = skim.Inputs(asked).blocks()
+    (block,) = inputs.Inputs(asked).blocks()
     cuts = [0, 301, 777, 1_500, 1 << 40]
     skimmer = skim.Skimmer()
     parts = [block.between(a, b) for a, b in pairwise(cuts)]
@@ -96,8 +96,8 @@ def test_a_skim_says_that_it_is_one(months, both):
 
 
 def test_a_part_of_a_long_log_is_read_line_by_line(months, monkeypatch):
-    monkeypatch.setattr(skim, "LONG", 1000)
-    assert skim.is_long_log(Asked((str(months),)))
-    assert not skim.is_long_log(Asked((str(months),), since="0101 11:00:00"))
-    assert not skim.is_long_log(Asked((str(months),), traces=("trace.txt",)))
-    assert not skim.is_long_log(Asked(("-",)))
+    monkeypatch.setattr(inputs, "LONG", 1000)
+    assert inputs.is_long_log(Asked((str(months),)))
+    assert not inputs.is_long_log(Asked((str(months),), since="0101 11:00:00"))
+    assert not inputs.is_long_log(Asked((str(months),), traces=("trace.txt",)))
+    assert not inputs.is_long_log(Asked(("-",)))
