@@ -3,16 +3,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+from math import inf
 from statistics import median
 
+from parser.clock import Clock
 from parser.reading import Reading
 from replay.candidates import Talk
 from replay.costs import FittedCosts
 from replay.lanes import lanes
 from replay.strings import canonical_tokens
-from replay.timing import Spans, settle, spans
+from replay.timing import Spans, settle, spans, timed_lines
 
 MIB = 1 << 20
 #: between two arrivals whose order is all that is known
@@ -52,9 +56,66 @@ def arrivals(reading: Reading, talks: Sequence[Talk], costs: FittedCosts) -> Arr
     queued = [index in handed for index in range(len(starts))]
     out = Arrivals(after, [0.0] * len(starts), [None] * len(starts), starts, queued, known)
     locked = _locked(reading, known, costs)
-    _think(out, [wait + locked.get(index, 0.0) for index, wait in enumerate(waits)])
-    _in_order(out, [costs.admit_s(canonical_tokens(request)) for request in reading.requests])
+    waits = [wait + locked.get(index, 0.0) for index, wait in enumerate(waits)]
+    admit = [costs.admit_s(canonical_tokens(request)) for request in reading.requests]
+    _think(out, _as_stamped(out, waits, admit, _missed_at(reading, known, starts, costs)))
+    _in_order(out, admit)
     return out
+
+
+def _missed_at(
+    reading: Reading, known: Spans, starts: Sequence[float | None], costs: FittedCosts
+) -> dict[int, tuple[float, float]]:
+    """Index -> seconds since the first stamp between which its miss line was printed, as the request got its slot and
+    before it waited for the model: within its stamp's second, and between the lines above and below."""
+    log = reading.events
+    clock, of_event = Clock(), {min(r.events): i for i, r in enumerate(reading.requests) if r.events}
+    clock.seconds(reading.stamps.first)
+    lines = timed_lines(reading, known, starts)
+    after = sorted([*lines, *_stored_after(reading, starts, costs)])
+    above = list(accumulate((at for _, at in after), max))
+    below = list(accumulate((at for _, at in reversed(lines)), min))[::-1]
+    found = {}
+    for event in log.rows("live_miss") if log is not None else ():
+        at = clock.seconds(event.stamp)
+        if at is None or event.seq not in of_event:
+            continue
+        place, later = (bisect_left(found_in, (event.seq, -inf)) for found_in in (lines, after))
+        low = max(at, above[later - 1]) if later else at
+        high = min(at + 1.0, below[place]) if place < len(lines) else at + 1.0
+        found[of_event[event.seq]] = (low, high) if low <= high else (at, at + 1.0)
+    return found
+
+
+def _stored_after(
+    reading: Reading, starts: Sequence[float | None], costs: FittedCosts
+) -> Iterator[tuple[int, float]]:
+    """Event number of a store amid a prefill, and the time at which it was printed at the earliest."""
+    log = reading.events
+    of_event = {seq: i for i, r in enumerate(reading.requests) for seq in r.events if r.stores}
+    for event in log.rows("kv_stored") if log is not None and of_event else ():
+        index, tokens = of_event.get(event.seq), event.get("tokens") or 0
+        start = None if index is None else starts[index]
+        if index is None or start is None or event.get("reason") not in ("cold", "continued"):
+            continue
+        request = reading.requests[index]
+        if (request.cached_tokens or 0) < tokens <= (request.prompt_tokens or 0):
+            yield event.seq, start + costs.prefill_s(request.cached_tokens or 0, tokens)
+
+
+def _as_stamped(
+    out: Arrivals, waits: Sequence[float], admit: Sequence[float], missed: Mapping[int, tuple[float, float]]
+) -> list[float]:
+    """Seconds from arrival to start, so that a request that got its slot at once arrives when its miss line says;
+    in the middle of that time where the estimate is not in it."""
+    found = list(waits)
+    for index, (low, high) in missed.items():
+        start = out.start[index]
+        if start is not None and not out.queued[index]:
+            since = start + admit[index]
+            if not since - high <= waits[index] <= since - low:
+                found[index] = max(0.0, since - (low + high) / 2)
+    return found
 
 
 def _locked(reading: Reading, known: Spans, costs: FittedCosts) -> dict[int, float]:

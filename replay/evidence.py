@@ -34,6 +34,7 @@ class LogFile:
     hits: int | None = None
     gone: bool = False
     known_from_hit: bool = False  # no line of the log wrote it
+    doubtful: bool = False  # one of several that a deletion may mean: it may be gone
 
 
 @dataclass(slots=True)
@@ -193,6 +194,9 @@ class _Gatherer:
     def _present(self) -> Iterator[LogFile]:
         return (file for file in self.out.files if not file.gone)
 
+    def _surely_there(self) -> Iterator[LogFile]:
+        return (file for file in self._present() if not file.doubtful)
+
     def _kv_stored(self, event: Event, index: int | None) -> None:
         tokens, reason = event.get("tokens"), event.get("reason")
         string = self._stored_string(tokens, reason, index)
@@ -212,7 +216,7 @@ class _Gatherer:
 
     def _not_there_yet(self, file: LogFile) -> None:
         """A store that prints its line found no file of its text (R4.20)."""
-        for other in self._present():
+        for other in self._surely_there():
             known = min(other.string, file.string) >= 0 and other.string != file.string
             if known and other.tokens == file.tokens and other.key == file.key:
                 self.out.parted.append(Part(file.string, other.string, file.tokens - 1))
@@ -276,6 +280,8 @@ class _Gatherer:
             same = [LogFile(-1, tokens, size, known_from_hit=True)]
             self.out.files += same
         same[0].gone, same[0].hits, same[0].name = True, event.get("hits"), name
+        for other in same[1:]:
+            other.doubtful = True
 
     def _kv_discarded(self, event: Event, index: int | None) -> None:
         for file in self._present():
@@ -298,7 +304,7 @@ class _Gatherer:
         request = self.requests[index]
         reached, limit = request.disk_hit_tokens or 0, canonical_tokens(request)
         ctx, nearest = self._ctx(index), dict[int, int]()
-        for file in self._present():
+        for file in self._surely_there():
             fits = file.ctx is None or ctx is None or file.ctx <= ctx
             plain = file.key in (None, "token-text") and file.string >= 0
             if fits and plain and owner(file.string) != index and reached < file.tokens <= limit:

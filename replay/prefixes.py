@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-#: rounds of dropping defaults that contradict what the log says; each round is linear
-ROUNDS = 12
+#: rounds of dropping defaults that contradict what the log says; each round is linear, and drops some
+ROUNDS = 400
 
 
 class Agree(NamedTuple):

@@ -7,7 +7,7 @@ pauses of a client are as equal as the intervals let them be.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
@@ -194,6 +194,19 @@ def _order(out: Spans) -> list[tuple[int, int, float]]:
         if one != other:
             rules[one, other] = max(rules.get((one, other), float("-inf")), after - later)
     return [(one, other, apart) for (one, other), apart in rules.items()]
+
+
+def timed_lines(reading: Reading, out: Spans, starts: Sequence[float | None]) -> list[tuple[int, float]]:
+    """Event number and time (seconds since the first stamp) of the lines that say it: starts, ends, and if requests
+    were in the server at once, what they print in between."""
+    lines = _marks(out)
+    if any(out.overlap(i - 1, i) for i in range(1, len(out.first))):
+        lines += [*_progress(reading, out, "prefill_chunk"), *_progress(reading, out, "decoding")]
+        for index, request in enumerate(reading.requests):
+            if request.prefill_s is not None:
+                lines.append((out.prefilled[index], index, request.prefill_s))
+    known = [(seq, start + after) for seq, i, after in lines if (start := starts[i]) is not None]
+    return sorted(known)
 
 
 def _marks(out: Spans) -> list[tuple[int, int, float]]:
