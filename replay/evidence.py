@@ -279,9 +279,10 @@ class _Gatherer:
         if not same:
             same = [LogFile(-1, tokens, size, known_from_hit=True)]
             self.out.files += same
-        same[0].gone, same[0].hits, same[0].name = True, event.get("hits"), name
-        for other in same[1:]:
-            other.doubtful = True
+        if len(same) == 1 or all(file.doubtful for file in same):
+            same[0].gone, same[0].hits, same[0].name = True, event.get("hits"), name
+        for file in same[1:]:
+            file.doubtful = same[0].doubtful = True
 
     def _kv_discarded(self, event: Event, index: int | None) -> None:
         for file in self._present():
