@@ -31,7 +31,9 @@ def passed_over(reading: Reading, evidence: Evidence) -> Iterator[Part]:
         sure = request.live_before is not None or not prefilling.at(first)
         for (run, slot), (other, last) in held.items():
             if sure and run == request.run and slot != request.slot and last < first:
-                yield from _part(evidence, index, request, other, by_prefix=by_prefix)
+                yield from _part(
+                    evidence, index, request, other, by_prefix=by_prefix, lower=slot < request.slot
+                )
         held[request.run, request.slot] = (index, max(request.events))
 
 
@@ -55,8 +57,11 @@ class _Prefilling:
         return bool(place and self.marks[place - 1][1])
 
 
-def _part(evidence: Evidence, index: int, request: Request, other: int, *, by_prefix: bool) -> Iterator[Part]:
-    """`other` sits in an idle slot: it offered what it shares, and got nothing."""
+def _part(
+    evidence: Evidence, index: int, request: Request, other: int, *, by_prefix: bool, lower: bool
+) -> Iterator[Part]:
+    """`other` sits in an idle slot: it offered what it shares, and got nothing. Of two equal offers the `lower` slot's
+    is taken (R2.6)."""
     whole, tokens = evidence.lengths[live(other)], evidence.lengths[canonical(index)]
     taken = (
         (request.common or 0)
@@ -66,6 +71,6 @@ def _part(evidence: Evidence, index: int, request: Request, other: int, *, by_pr
     if index in evidence.hidden or taken >= min(whole, tokens):
         return
     if by_prefix and taken:
-        yield Part(canonical(index), live(other), taken)
+        yield Part(canonical(index), live(other), taken - lower)
     elif whole <= tokens:
         yield Part(canonical(index), live(other), whole - 1)
