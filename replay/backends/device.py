@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from parser.errors import Ds4scopeError, UsageError
@@ -64,10 +65,23 @@ def _available(mx: Any, kind: str) -> bool:
 def _memory(kind: str, info: dict[str, Any]) -> int:
     if kind != "cpu":
         return int(info.get("memory_size") or info.get("total_memory") or 0)
-    names = os.sysconf_names
-    if "SC_AVPHYS_PAGES" not in names:
+    if "SC_AVPHYS_PAGES" not in os.sysconf_names:
         return 0
-    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    left = _left_of_limit()
+    return free if left is None else min(free, left)
+
+
+def _left_of_limit() -> int | None:
+    """Bytes left of the process's own limit (`ulimit -v`); None where there is none, or it cannot be told."""
+    try:
+        import resource
+
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    except (ImportError, OSError):  # another system
+        return None
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return None if limit == resource.RLIM_INFINITY else max(1, limit - used)
 
 
 def out_of_memory(error: BaseException) -> bool:

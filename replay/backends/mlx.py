@@ -131,7 +131,7 @@ class _Replay:
         bound = sessions * self.engine.session_bytes(self.scale.size(todo.longest)) + CACHE_BYTES
         if self.device.memory and bound > self.device.memory:
             need, have = bound / 2**30, self.device.memory / 2**30
-            message = f"this replay needs up to {need:.1f} GiB of memory, {have:.1f} GiB are free"
+            message = f"this replay needs up to {need:.2f} GiB of memory, {have:.2f} GiB are free"
             raise DeviceError("E-MEMORY", message, hint=SMALLER)
         return bound
 

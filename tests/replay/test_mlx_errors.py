@@ -180,6 +180,14 @@ def test_a_replay_that_cannot_fit_is_refused_before_it_starts():
     assert "--scale" in str(caught.value)
 
 
+def test_the_process_own_limit_counts(monkeypatch):
+    """`ulimit -v`: an address space that is nearly used up, however much memory the machine has."""
+    workload, config, log, outcome = small(100)
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1 << 20, 1 << 20))
+    with pytest.raises(DeviceError, match="0.00 GiB are free"):
+        carry_out(workload, [config], log, outcome, TensorOptions(device="cpu"))
+
+
 def test_running_out_of_memory_on_the_way_is_said_in_plain_words(monkeypatch):
     workload, config, log, outcome = small(100)
 
