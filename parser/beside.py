@@ -34,6 +34,11 @@ class Traces:
             whole = record.prompt_tokens if whole is None else whole
             self._left[record.cached_tokens, whole].append(record)
 
+    def grow(self, records: Sequence[TraceRequest]) -> None:
+        """More records of the trace files, in their order."""
+        self.records += records
+        self.add(records)
+
     @property
     def year(self) -> int | None:
         """The year that the first header prints."""

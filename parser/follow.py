@@ -19,6 +19,7 @@ from typing import IO, Any, Final, cast
 from parser.assemble import Assembler
 from parser.assemble import _assembler as assembler_of
 from parser.assemble import _reading as reading_of
+from parser.beside import Traces, Usage, read_usage
 from parser.eventlog import EventLog
 from parser.events import read_events
 from parser.inputs import Inputs
@@ -26,6 +27,7 @@ from parser.reading import Asked, Reading
 from parser.request import Request
 from parser.sources import Source
 from parser.trace import TraceRequest
+from parser.trace_tail import TraceTails
 from parser.unpack import Pipe
 
 _PIECE: Final = 4 << 20
@@ -68,7 +70,9 @@ def follow(asked: Asked, wait: Callable[[], bool]) -> Iterator[Grown]:
 
     When `wait` says no (or the last source cannot grow) the input counts as ended and the rest is given out.
     """
-    inputs, assembler = Inputs(asked), assembler_of(asked)
+    inputs, traces = Inputs(asked), TraceTails(asked.traces, max_bytes=asked.max_bytes)
+    usage = Usage(read_usage(asked.clients, max_bytes=asked.max_bytes))
+    assembler = Assembler(Traces(traces.more()), usage, asked.year)
     last = inputs.sources[-1]
     tail = _Tail(last) if can_follow(last) and inputs.kind == "log" else None
     if tail is not None:
@@ -79,12 +83,13 @@ def follow(asked: Asked, wait: Callable[[], bool]) -> Iterator[Grown]:
         heard = assembler.hear(inputs.heard())
         yield Grown(reading_of(inputs, assembler, block, assembler.feed(block), heard))
     if tail is not None:
-        yield from _grow(inputs, assembler, tail, seq, wait)
+        yield from _grow(inputs, assembler, tail, seq, wait, traces)
+    assembler.traces.grow(traces.more(final=True))
     yield Grown(reading_of(inputs, assembler, EventLog([]), assembler.finish()), live=True)
 
 
 def _grow(
-    inputs: Inputs, assembler: Assembler, tail: _Tail, seq: int, wait: Callable[[], bool]
+    inputs: Inputs, assembler: Assembler, tail: _Tail, seq: int, wait: Callable[[], bool], traces: TraceTails
 ) -> Iterator[Grown]:
     """What is appended, with a preview of what is open; one preview costs at most a tenth of the time."""
     cost, shown, stale = 0.0, -1e9, True
@@ -92,6 +97,7 @@ def _grow(
         while wait():
             for block in tail.more(seq):
                 seq += sum(block.counts.values())
+                assembler.traces.grow(traces.more())  # a record is written before its request ends
                 yield Grown(
                     reading_of(inputs, assembler, block, assembler.feed(block)), live=True, whole=False
                 )

@@ -90,13 +90,13 @@ def read_traces(paths: Sequence[str], *, max_bytes: int | None = None) -> list[T
     tree = PrefixTree()
     for number, path in enumerate(paths):
         for source in find_sources([path]):
-            lines = _lines(iter_blocks(source, max_bytes=max_bytes))
-            reader = _Reader(records, tree, number)
+            lines = numbered_lines(iter_blocks(source, max_bytes=max_bytes))
+            reader = TraceReader(records, tree, number)
             reader.read(lines)
     return records
 
 
-def _lines(blocks: Iterable[Any]) -> Iterator[tuple[bytes, int]]:
+def numbered_lines(blocks: Iterable[Any]) -> Iterator[tuple[bytes, int]]:
     """(line without its end, byte offset)."""
     for block in blocks:
         offset = block.offset
@@ -110,7 +110,7 @@ def _split(data: bytes) -> list[bytes]:
     return [part + b"\n" for part in parts[:-1]] + ([parts[-1]] if parts[-1] else [])
 
 
-class _Reader:
+class TraceReader:
     """State machine over the lines of one file."""
 
     def __init__(self, records: list[TraceRequest], tree: PrefixTree, file: int) -> None:
@@ -129,14 +129,31 @@ class _Reader:
 
     def read(self, lines: Iterable[tuple[bytes, int]]) -> None:
         """The whole file."""
+        self.feed(lines)
+        self.end()
+
+    def feed(self, lines: Iterable[tuple[bytes, int]]) -> None:
+        """Some more lines of it."""
         plain = self._between
         for raw, offset in lines:
             self.line += 1
             if self._state == plain and raw[:3] not in (b"---", b"==="):
                 continue
             self._state(raw, offset)
+
+    def end(self) -> None:
+        """The file ends here."""
         if self._state == self._prompt:
             self._close_prompt()
+
+    def anew(self) -> TraceReader:
+        """A reader for a file that begins again; its records come behind those of the old one."""
+        return TraceReader(self.records, self.tree, self.file)
+
+    @property
+    def undecided(self) -> TraceRequest | None:
+        """The record whose cache decision is still being read."""
+        return self._now if self._state == self._decision else None
 
     # -- between records: generated text, events, ends ------------------------------------------------
 

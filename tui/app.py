@@ -26,7 +26,7 @@ from tui.help import Help, help_lines
 from tui.keys import APP_KEYS, MAIN_KEYS, Habits, Key, bindings
 from tui.main import MainScreen
 from tui.moments import Filter, mask
-from tui.rawlog import RawFile, RawLog
+from tui.rawlog import RawLog
 from tui.scene import Setting, build, refilter
 from tui.session import Session
 from tui.tables import Frozen, Tables
@@ -216,13 +216,11 @@ class TimelineApp(App[None]):
         """The request of a row of the scene."""
         return self._book[row] if row < self.closed else self.unfinished[row - self.closed]
 
-    def raw_file(self) -> RawFile | None:
-        """The file in which the chosen request's lines stand."""
+    def raw_log(self) -> RawLog:
+        """The files as they are."""
         if self._raw is None:
             self._raw = RawLog(self.feed.wanted.inputs)
-        row = self.session.chosen()
-        number = 0 if row is None else int(self.session.scene.table["file"][row])
-        return self._raw.files[min(number, len(self._raw.files) - 1)] if self._raw.files else None
+        return self._raw
 
     def set_filter(self, wanted: Filter) -> None:
         """Show only what passes. Raises UsageError for names that this log does not have."""
@@ -302,21 +300,14 @@ class TimelineApp(App[None]):
         if not self.searched:
             self.notify("nothing searched yet: press / first")
             return
-        file = self.raw_file()
-        if file is not None:
-            self.start_work("searching", lambda: self._find(file, self.searched, self.main.line, forward))
+        log, place = self.raw_log(), self.main.place
+        self.start_work("searching", lambda: self._find(log, self.searched, place, forward))
 
-    def _find(self, file: RawFile, text: str, line: int, forward: bool) -> None:
+    def _find(self, log: RawLog, text: str, place: tuple[int, int], forward: bool) -> None:
         worker = get_current_worker()
-
-        def stopped() -> bool:
-            return worker.is_cancelled
-
-        if forward:
-            found = file.find(text, line + 1, stopped) or file.find(text, 1, stopped)
-        else:
-            found = file.find_back(text, line, stopped) or file.find_back(text, file.last() + 1, stopped)
-        if not stopped():
+        look = log.find if forward else log.find_back
+        found = look(text, place, lambda: worker.is_cancelled)
+        if not worker.is_cancelled:
             self.call_from_thread(self.main.found, text, found)
 
     def open_compare(self) -> None:

@@ -13,12 +13,14 @@ from textual.screen import Screen
 from textual.widgets import ContentSwitcher, Footer
 
 from parser.errors import Ds4scopeError
+from parser.sanitise import sanitise
 from tui.ask import Ask
 from tui.headline import headline, status
 from tui.inspector import inspect
 from tui.keys import MAIN_KEYS, bindings
 from tui.moments import parse_filter, row_of_line
 from tui.panes import FindingsPane, Lines, LogPane, TextPane
+from tui.rawlog import Place
 from tui.session import Session
 from tui.timeline import Timeline
 from tui.words import Line, moment_lines, request_story, request_title
@@ -53,7 +55,7 @@ class MainScreen(Screen[None]):
         super().__init__()
         self.session = session
         self.shown = "state"
-        self._line: tuple[int | None, int] = (None, 0)  # chosen row, and the raw line last looked at there
+        self._looked: tuple[int | None, Place | None] = (None, None)  # chosen row, raw line looked at there
 
     @property
     def scope(self) -> TimelineApp:
@@ -119,7 +121,13 @@ class MainScreen(Screen[None]):
 
     def _pane_title(self) -> Content:
         at = self.session.scene.axis.long_label(self.session.at)
-        return Content(f"{self.shown} · {at}")
+        files = self.scope.feed.wanted.inputs
+        name = (
+            sanitise(self.scope.raw_log().files[self.place[0]].name)
+            if self.shown == "log" and len(files) > 1
+            else ""
+        )
+        return Content(" · ".join(filter(None, (self.shown, name.rpartition("/")[2], at))))
 
     def _state_lines(self) -> list[Line]:
         session, row = self.session, self.session.chosen()
@@ -142,29 +150,30 @@ class MainScreen(Screen[None]):
 
     def _renew_log(self) -> None:
         pane = self.query_one("#log", LogPane)
-        row = self.session.chosen()
-        file = self.scope.raw_file()
-        if pane.file is not file and file is not None:
+        row, files = self.session.chosen(), self.scope.raw_log().files
+        number, line = self.place
+        file = files[min(number, len(files) - 1)]
+        if pane.file is not file:
             pane.open(file)
-        if row is not None:
-            pane.go_to(self.line, self.scope.request(row).lines)
+        here = row is not None and number == self._source()
+        pane.go_to(line, self.scope.request(row).lines if row is not None and here else ())
 
     @property
-    def line(self) -> int:
+    def place(self) -> Place:
         """The raw line one looks at: the last found or chosen one, else the first of the chosen request."""
         row = self.session.chosen()
-        if row is None or row == self._line[0]:
-            return max(self._line[1], 1)
-        return self.scope.request(row).line
+        if self._looked[1] is not None and (row is None or row == self._looked[0]):
+            return self._looked[1]
+        return (0, 1) if row is None else (self._source(), self.scope.request(row).line)
 
-    def found(self, text: str, line: int | None) -> None:
+    def found(self, text: str, place: Place | None) -> None:
         """A search has ended."""
-        if line is None:
+        if place is None:
             self.notify(f"{text!r} is not there", severity="warning", markup=False)
             return
         if self.shown != "log":
             self.action_show("log")
-        self.go_to_line(line, self._source())
+        self.go_to_line(*place)
 
     def _renew_findings(self) -> None:
         pane = self.query_one(FindingsPane)
@@ -282,7 +291,8 @@ class MainScreen(Screen[None]):
 
     def action_go_to(self) -> None:
         """Ask for a place."""
-        hint = "17:53:57 · +90 · line 233 · request 12"
+        several = len(self.scope.feed.wanted.inputs) > 1
+        hint = f"17:53:57 · +90 · line {'NAME:233' if several else '233'} · request 12"
         self.app.push_screen(Ask("go to", hint), self._gone)
 
     def _filtered(self, text: str | None) -> None:
@@ -308,19 +318,30 @@ class MainScreen(Screen[None]):
 
     def _go(self, text: str) -> None:
         word, _, number = text.strip().partition(" ")
-        if word in ("line", "l") and number.strip().isdecimal():
-            self.go_to_line(int(number), self._source())
+        if word in ("line", "l"):
+            self.go_to_line(*self._place_of(number))
         elif word in ("request", "r", "#") and number.strip().isdecimal():
             self._go_to_request(int(number))
         else:
             self.session.put(self.session.scene.axis.parse(text))
 
-    def go_to_line(self, line: int, source: int = 0) -> None:
+    def _place_of(self, text: str) -> Place:
+        """`LINE` of the file that one looks at, or `NAME:LINE` (of several files, the end of its name is enough)."""
+        name, _, line = text.strip().rpartition(":")
+        files = self.scope.raw_log().files
+        fits = [n for n, file in enumerate(files) if name and file.name.endswith(name)]
+        if not line.isdecimal() or (name and len(fits) != 1):
+            raise ValueError(
+                f"no single line {text.strip()!r} here: line 233, or line NAME:233 of several files"
+            )
+        return (fits[0] if name else self.place[0], int(line))
+
+    def go_to_line(self, source: int, line: int) -> None:
         """Choose the request in whose stretch of the log a line lies."""
         row = row_of_line(self.session.scene, line, source)
         if row is not None:
             self.session.choose(row)
-        self._line = (row, line)
+        self._looked = (self.session.chosen(), (source, line))
         self.timeline.changed()
 
     def _source(self) -> int:
@@ -340,7 +361,7 @@ class MainScreen(Screen[None]):
 
     def on_log_pane_chosen(self, event: LogPane.Chosen) -> None:
         """A raw line was chosen: the timeline goes there."""
-        self.go_to_line(event.line, self._source())
+        self.go_to_line(self.place[0], event.line)
 
     def on_option_list_option_highlighted(self, event: FindingsPane.OptionHighlighted) -> None:
         """A finding was chosen: the timeline goes to its first request."""

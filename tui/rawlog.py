@@ -12,7 +12,7 @@ import re
 import tempfile
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from typing import IO, Final
+from typing import IO, Final, TypeAlias
 
 from parser.sanitise import sanitise
 from parser.sources import Source, find_sources, iter_blocks
@@ -22,6 +22,10 @@ _CHUNK: Final = 1 << 20
 _LONGEST: Final = 4096  # bytes of a line that are shown
 _BOM: Final = b"\xef\xbb\xbf"
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
+
+
+#: (file, line): files count from 0, the lines of each from 1
+Place: TypeAlias = "tuple[int, int]"
 
 
 class RawFile:
@@ -158,6 +162,32 @@ class RawLog:
 
     def __init__(self, inputs: Sequence[str]) -> None:
         self.files = [RawFile(source) for source in find_sources(inputs)]
+
+    def find(self, text: str, behind: Place, stopped: Callable[[], bool]) -> Place | None:
+        """The next line behind `behind` that holds `text`: on through the files, and around their end."""
+        number, line = behind
+        tries = [(number, line + 1), *((n, 1) for n in self._around(number, 1))]
+        for file, first in tries:
+            found = self.files[file].find(text, first, stopped)
+            if found is not None or stopped():
+                return None if found is None else (file, found)
+        return None
+
+    def find_back(self, text: str, before: Place, stopped: Callable[[], bool]) -> Place | None:
+        """The last line before `before` that holds `text`: back through the files, and around their beginning."""
+        number, line = before
+        for step, file in enumerate([number, *self._around(number, -1)]):
+            found = self.files[file].find_back(
+                text, line if step == 0 else self.files[file].last() + 1, stopped
+            )
+            if found is not None or stopped():
+                return None if found is None else (file, found)
+        return None
+
+    def _around(self, number: int, step: int) -> list[int]:
+        """The files after `number` in the direction of `step`, itself last."""
+        count = len(self.files)
+        return [(number + step * by) % count for by in range(1, count + 1)]
 
     def close(self) -> None:
         """Give the files back."""

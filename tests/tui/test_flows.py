@@ -60,12 +60,12 @@ async def test_search_finds_lines_forward_back_and_around_the_end(opened, settle
         for key in ("n", "n", "N"):
             await settle(app)
             await pilot.pause()
-            found.append(app.main.line)
+            found.append(app.main.place[1])
             await pilot.press(key)
         await settle(app)
         assert found == [places[0], places[1], places[2 % len(places)]]
         await pilot.pause()
-        assert app.main.line == places[1]  # and back
+        assert app.main.place[1] == places[1]  # and back
         assert app.main.shown == "log"
 
 
@@ -132,7 +132,7 @@ async def test_raw_lines_and_timeline_are_linked_both_ways(opened, three_chats):
         await pilot.click("#log", offset=(20, 4))
         await pilot.pause()
         row = app.session.chosen()
-        assert app.request(row).line <= app.main.line
+        assert app.request(row).line <= app.main.place[1]
 
 
 async def test_mouse_chooses_zooms_and_pans(opened, three_chats):
@@ -287,3 +287,34 @@ async def test_the_traces_token_window_is_shown_where_prompt_and_live_state_part
         text = screen_text(app.screen)
         assert f"part at token {request.mismatch_first:,}" in text
         assert "!=" in text
+
+
+async def test_search_and_go_to_cross_from_file_to_file(opened, settle, three_chats, stolen):
+    """Forward through both files, around the end, and back; a line of another file is named NAME:LINE."""
+    kept = {}
+    for number, log in enumerate((three_chats, stolen)):
+        lines = log.read_text().splitlines()
+        kept[number] = [n for n, line in enumerate(lines, 1) if "listening on" in line]
+    places = [(number, line) for number, lines in kept.items() for line in lines]
+    assert {number for number, _ in places} == {0, 1}
+    async with opened(three_chats, stolen) as (app, pilot):
+        found = []
+        await answer(pilot, "slash", "listening on")
+        for key in ("n", "n", "N"):
+            await settle(app)
+            await pilot.pause()
+            found.append(app.main.place)
+            await pilot.press(key)
+        await settle(app)
+        await pilot.pause()
+        found.append(app.main.place)
+        first, second = places  # the cursor stands on the first request, behind the first place
+        assert found == [second, first, second, first]
+        assert "listening on" in screen_text(app.screen)
+        await answer(pilot, "g", "line server.log:20")
+        assert len(app._notifications) == 1  # both files have that name
+        await answer(pilot, "g", f"line {three_chats.parent.name}/server.log:20")
+        assert app.main.place == (0, 20)
+        await answer(pilot, "g", "line 21")
+        assert app.main.place == (0, 21)
+        assert int(app.session.scene.table["file"][app.session.chosen()]) == 0
