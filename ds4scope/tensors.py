@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from parser.errors import UsageError
 from replay.config import ServerConfig
@@ -19,30 +19,36 @@ if TYPE_CHECKING:
     from replay.backends.mlx import Progress
     from replay.backends.result import RewindView, TensorResult
     from replay.costs import FittedCosts
+    from replay.study import Study
 
 
 #: tokens that `--costs device` prefills to see how the cost grows with depth
 MEASURED_DEPTH: Final = 16384
 
 
-def register(parser: argparse.ArgumentParser) -> None:
-    """Options of the tensor backend, and the costs it can measure."""
+def register_costs(parser: argparse.ArgumentParser) -> None:
+    """Where seconds come from: the log, or what this device takes."""
     parser.add_argument(
         "--costs",
         choices=("log", "device"),
         default="log",
         help="seconds from the log, or measured on --device",
     )
-    group = parser.add_argument_group("tensors", "What --backend mlx takes.")
-    group.add_argument(
+    parser.add_argument(
         "--device", choices=("auto", "metal", "cuda", "cpu"), default="auto", help="where MLX runs"
     )
+    parser.add_argument("--work-dir", type=Path, metavar="DIR", help="where checkpoint files are written")
+
+
+def register(parser: argparse.ArgumentParser) -> None:
+    """Options of the tensor backend, and the costs it can measure."""
+    register_costs(parser)
+    group = parser.add_argument_group("tensors", "What --backend mlx takes.")
     group.add_argument("--scale", type=int, default=1, metavar="N", help="divide all token quantities by N")
     group.add_argument(
         "--checks", default="1", metavar="N|all", help="requests of each kind whose logits are compared"
     )
     group.add_argument("--model", type=Path, metavar="PATH", help="an mlx-lm model instead of the small one")
-    group.add_argument("--work-dir", type=Path, metavar="DIR", help="where checkpoint files are written")
 
 
 def carry_out(
@@ -63,8 +69,14 @@ def carry_out(
         return carry_out(workload, configs, log, outcome, options, progress)
 
 
-def device_costs(args: argparse.Namespace, config: ServerConfig) -> FittedCosts:
-    """What the small model of the server's family takes on this device (`--costs device`)."""
+def set_costs(args: argparse.Namespace, made: Study, options: dict[str, Any]) -> None:
+    """`--costs device`: the study's seconds are those of this device."""
+    if args.costs == "device":
+        made.costs = _device_costs(args, made.configs(**options)[0])
+
+
+def _device_costs(args: argparse.Namespace, config: ServerConfig) -> FittedCosts:
+    """What the small model of the server's family takes."""
     import tempfile
 
     from replay.backends.device import open_device

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 def register(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments."""
-    from ds4scope import server_options, studies
+    from ds4scope import server_options, studies, tensors
 
     studies.register(parser)
     parser.add_argument(
@@ -20,6 +20,7 @@ def register(parser: argparse.ArgumentParser) -> None:
         help="a profile, a policy, or parts joined by + (reuse-aware+slots=3); repeatable",
     )  # fmt: skip
     server_options.register(parser)
+    tensors.register_costs(parser)
     parser.add_argument("--format", choices=("table", "json"), help="default: table")
     parser.add_argument("--no-color", action="store_true", help="no colours (as NO_COLOR)")
 
@@ -29,9 +30,11 @@ def run(args: argparse.Namespace) -> int:
     from ds4scope.server_options import declared, server_options
     from ds4scope.studies import study
     from ds4scope.tables import write
+    from ds4scope.tensors import set_costs
 
     base = server_options(args)
     made = study(args, args.input, declared(args))
+    set_costs(args, made, base)
     columns = [("as it is", base, made.run(**base))]
     columns += _variants(made, args.variants, base)
     write((_json if args.format == "json" else _table)(made, columns))

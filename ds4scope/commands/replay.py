@@ -46,15 +46,13 @@ def run(args: argparse.Namespace) -> int:
     """Replays, compares, prints; the exit status is that of `docs/outputs.md`."""
     from ds4scope.server_options import declared, server_options
     from ds4scope.studies import study
+    from ds4scope.tensors import set_costs
     from triage.expectation import Expectation
 
     expected = [Expectation.parse(text) for text in args.expect]
     options = server_options(args)
     made = study(args, args.input, declared(args))
-    if args.costs == "device":
-        from ds4scope.tensors import device_costs
-
-        made.costs = device_costs(args, made.configs(**options)[0])
+    set_costs(args, made, options)
     log: list[Any] = []
     predicted = made.run(log if args.emit_log or args.backend != "counts" else None, **options)
     extra = _carried_out(args, made, options, log, predicted)
