@@ -137,7 +137,8 @@ class Solution:
 def solve(
     lengths: Sequence[int], agreed: Sequence[Agree], parted: Sequence[Part], guesses: Sequence[Guess]
 ) -> Solution:
-    """Grow the tree; where it contradicts a `Part`, withdraw the latest guess on the way and grow it
+    """Grow the tree; where it contradicts a `Part`, the latest guess on the way is to blame. The earliest of those
+    are withdrawn (one, of many a quarter), since what comes later may only rest on them; then the tree is grown
     again."""
     withdrawn = 0
     for _ in range(ROUNDS):
@@ -148,8 +149,9 @@ def solve(
         }
         if not culprits:
             break
-        withdrawn += len(culprits)
-        for number in culprits:
+        blamed = sorted(culprits, key=lambda number: (guesses[number].about, number))
+        for number in blamed[: 1 + len(blamed) // 4]:
+            withdrawn += 1
             guesses[number].taken += 1
     return Solution(tree, broken, withdrawn)
 
