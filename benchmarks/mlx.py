@@ -74,7 +74,7 @@ def replays(args) -> None:
         fidelity, totals = study.fidelity(outcome), outcome.totals
         agree = "-" if fidelity is None else f"{fidelity.agree}/{fidelity.requests}"
         cells = (
-            path.parent.name, result.family, totals.requests, totals.live_misses, totals.prefilled_tokens,
+            path.parent.name if path.name == "server.log" else path.stem, result.family, totals.requests, totals.live_misses, totals.prefilled_tokens,
             totals.evictions, agree, len(result.unsound), f"{len(result.checks)} x {worst:g}", f"{result.wall_s:.1f}",
         )  # fmt: skip
         print("| " + " | ".join(str(cell) for cell in cells) + " |", flush=True)
