@@ -25,7 +25,7 @@ _ANY_NAME: Final = (
     r"|tracing session|shutdown requested"
 )
 _PROGRAM: Final = re.compile(
-    rf"(?P<name>ds4-(?:server|agent)|(?!ds4:)[\w.-]{{1,40}}(?=: (?:{_ANY_NAME})))(?:\[\d+\])?:[ \t]*"
+    rf"(?P<name>(?i:ds4-(?:server|agent))|(?!ds4:)[\w.-]{{1,40}}(?=: (?:{_ANY_NAME})))(?:\[\d+\])?:[ \t]*"
 )
 _START: Final = rf"(?=(?:\[?(?:(?:{_DATE}|{_LOST})[ \t]+)?{_CLOCK}\b|ds4(?:-\w+)?(?:\[\d+\])?: ))"
 _GLUED: Final = re.compile(rf"{_DATE} {_CLOCK} (?=\S)|(?<![\d:.,]){_CLOCK} (?=ds4-(?:server|agent): )")
@@ -58,6 +58,7 @@ _WRAPPER: Final = re.compile(
             r"[│┃▌▎]+[ \t]*",  # frames of terminals
             r"(?:std(?:err|out)|INFO|WARN(?:ING)?|ERROR|DEBUG|NOTICE|TRACE)\b[\]:|]*[ \t]+",
             rf"[+\-~!→»▶⚠❌✓✗️]+[ \t]*{_START}",  # diffs, marks
+            rf'(?:"[^"]{{0,200}}(?:""[^"]{{0,200}}){{0,20}}",){{1,6}}"?{_START}',  # fields of a CSV export
             rf"(?:\w+\[\d+\]|[\w.-]{{1,40}}@[\w.-]{{1,40}}|%):?[ \t]+{_START}",  # a tag with a process number
             rf"[*_~\"'`“”‘’]{{1,3}}{_START}",  # emphasis, quotation marks
         )

@@ -17,6 +17,7 @@ from parser.markdown import physical_lines
 from parser.pasted import Found, Offers, Parse, is_event
 from parser.sources import Source, read_all
 from parser.unpack import HEAD_BYTES
+from parser.wrappers import uncoloured, unwrap
 
 MAX_REPORT_BYTES: Final = 16 << 20
 
@@ -26,6 +27,8 @@ _LOG_LINE: Final = re.compile(
     rb"\b\d{4} \d\d:\d\d:\d\d |\bds4(?:-\w+)?(?:\[\d+\])?: |\bctx=\d+\.\."
     rb"|\b(?:kv cache|live|KV disk|decode batch) .*=\d|\bprompt done|^\s*(?:\.\.\.|\xe2\x80\xa6)"
 )
+#: The server's own head behind text that is no message of its own
+_INNER_HEAD: Final = re.compile(r"(?!(?:chat|completion|kv|live|tool) ).{1,200}?ds4-server: ")
 _DOTS: Final = re.compile(r"\.\.\.|…")
 _PROSE: Final = re.compile(rb"(?:(?<![\w=])[A-Za-z\x80-\xff'()-]{2,24}[,;:.!?]? ){6}")
 
@@ -38,13 +41,20 @@ def is_report(source: Source) -> bool:
     lines = [line[:2000] for line in source.head.split(b"\n")[:4000] if line.strip()]
     logged = sum(bool(_LOG_LINE.search(line)) for line in lines)
     marked = bool(lines) and lines[0].lstrip().startswith((b"```", b"> "))
-    if logged >= 0.8 * len(lines) and not marked:
-        return False  # a log; fences and prose in it are text of the model
+    if logged >= 0.8 * len(lines) and not marked:  # a log; fences and prose in it are text of the model
+        wrapped = sum(map(_oddly_wrapped, lines[:200]))
+        return wrapped >= 0.5 * min(len(lines), 200) and (source.size or 0) <= MAX_REPORT_BYTES
     if len(source.head) < HEAD_BYTES:
         return True  # short and mixed: read as pasted text, which finds log lines as well and hears digests
     prose = sum(line.startswith((b"> ", b"|")) or bool(_PROSE.search(line)) for line in lines)
     fenced = bool(_FENCE.search(source.head))
     return (source.size or 0) <= MAX_REPORT_BYTES and (marked or fenced or prose >= 0.5 * len(lines))
+
+
+def _oddly_wrapped(line: bytes) -> bool:
+    """Something stands before the server's name that only the reading of pasted text takes off."""
+    text = unwrap(uncoloured(line.decode("utf-8", "replace")))[2]
+    return _INNER_HEAD.match(text) is not None
 
 
 def read_report(source: Source, *, max_bytes: int | None = None) -> tuple[list[Line], list[Hearsay]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from typing import Any, Final
 
 from parser.clock import Clock
@@ -35,6 +36,7 @@ class Told:
 def told(reading: Reading) -> Reading | None:
     """A reading of what the digests say; None where they say nothing that could be an event."""
     said = [h for h in reading.hearsay if h.kind in _KINDS or h.kind == "request" or _whole_miss(h)]
+    said = [h for h, behind in zip_longest(said, said[1:]) if not _goes_on(h, behind)]
     if not said:
         return None
     events: list[Event] = []
@@ -55,6 +57,15 @@ def _whole_miss(heard: Hearsay) -> bool:
     lengths = [heard.fields.get(k) for k in ("common", "live", "prompt")]
     known = [length for length in lengths if length is not None]
     return heard.kind == "miss" and len(known) == len(lengths) and known[0] <= min(known[1:])
+
+
+def _goes_on(heard: Hearsay, behind: Hearsay | None) -> bool:
+    """A line of a request that the next line tells on: the start, or a chunk, of the same span."""
+    span = [heard.fields.get(f"span_{k}") for k in ("start", "end", "tokens")]
+    if behind is None or heard.kind != "request" or behind.kind != "request" or None in span:
+        return False
+    ended = any(heard.fields.get(k) is not None for k in ("prefill_s", "finish", "error"))
+    return not ended and span == [behind.fields.get(f"span_{k}") for k in ("start", "end", "tokens")]
 
 
 def _event(heard: Hearsay, events: list[Event], kind: str, rule: str, fields: dict[str, Any]) -> Event:

@@ -435,6 +435,33 @@ def test_a_report_is_told_from_a_log(tmp_path, name, text, report):
     assert is_report(source) is report
 
 
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda line: f'"2026-09-12 10:00:00","{{job=""ds4""}}","{line}"',
+        lambda line: line.replace("ds4-server", "^[[33mds4-server") + "^[[0m",
+        lambda line: line.replace("ds4-server", "\\u001b[33mds4-server") + "\\u001b[0m",
+    ],
+    ids=["rows of a query tool", "colour made visible", "colour as JSON writes it"],
+)
+def test_a_log_file_in_an_odd_wrapper_is_read_as_pasted_text(tmp_path, wrap):
+    printed = [
+        "0912 10:00:10 ds4-server: chat ctx=20480..30800:10320 prompt start",
+        "0912 10:00:48 ds4-server: chat ctx=20480..30800:10320 prompt done 38.002s",
+    ]
+    path = tmp_path / "server.log"
+    path.write_text("".join(wrap(line) + "\n" for line in printed))
+    (source,) = find_sources([path])
+    assert is_report(source)
+    lines, _ = read_report(source)
+    assert [parse(line).kind for line in lines] == ["prompt_start", "prompt_done"]
+
+
+def test_a_program_name_in_other_letters():
+    lines, _ = read("0912 10:00:10 DS4-Server: chat ctx=20480..30800:10320 prompt start\n")
+    assert [parse(line).kind for line in lines] == ["prompt_start"]
+
+
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.text(alphabet='`>|~# \n\t-*:.…<!>abkv=0123456789[]{}"\\', max_size=400))
 def test_no_text_breaks_it(text):

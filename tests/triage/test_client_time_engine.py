@@ -293,3 +293,15 @@ def test_prefills_in_vain_by_a_persons_own_words(judge):
     assert [f.mechanism for f in report.findings[:2]] == ["client-gave-up", "retry-storm"]
     assert report.findings[0].confidence < 0.5
     assert report.findings[0].quantities["prefill_seconds"] == 2519
+
+
+def test_lines_of_one_request_that_are_only_hearsay_are_no_storm(found):
+    """A name that no server has: the lines count as nothing, and one request is not three attempts."""
+    ids = found(
+        """
+        0912 10:00:10 my-srv: chat ctx=20480..30800:10320 prompt start
+        0912 10:00:40 my-srv: chat ctx=20480..30800:10320 prefill chunk 8192/10320 (79.4%)
+        0912 10:00:48 my-srv: chat ctx=20480..30800:10320 prompt done 38.002s
+        """
+    )
+    assert "retry-storm" not in ids

@@ -12,7 +12,9 @@ from triage.view import View
 
 
 def _explain(episodes: list[Episode], figures: dict[str, Any]) -> str:
-    return f"{plural(len(episodes), 'request')} began another conversation: no cache could have helped"
+    restored = sum(e.depth or 0 for e in episodes)
+    helped = f"{restored} tokens came from the disk" if restored else "no cache could have helped"
+    return f"{plural(len(episodes), 'request')} began another conversation: {helped}"
 
 
 def _nothing(_: Episode) -> int:
