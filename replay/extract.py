@@ -99,7 +99,8 @@ def _solved(evidence: Evidence) -> tuple[Solution, Defaults]:
     refuted: set[tuple[int, int, int]] = set()
     for _ in range(_ROUNDS):
         defaults = Defaults(evidence, grow(evidence.lengths, evidence.agreed), refuted)
-        guesses = [replace(guess, taken=0) for guess in evidence.guesses] + defaults.run()
+        # of two about one request that of the file comes last, and is blamed first: it has another way
+        guesses = defaults.run() + [replace(guess, taken=0) for guess in evidence.guesses]
         solution = solve(evidence.lengths, evidence.agreed, evidence.parted, guesses)
         wrong = {(g.about, *way) for g in guesses for way in g.ways[: g.taken]} - refuted
         if not wrong:
