@@ -64,7 +64,7 @@ class Assembler:
     def feed(self, block: EventLog) -> list[Request]:
         """One block; returns the rows that it lets go."""
         with collector_paused():
-            bulk = Bulk(block, self.joiner.opens.all.values()) if is_bulky(block) else None
+            bulk = self._columns(block)
             self.joiner.begin_block(bulk)
             self.shapes.count_batches(block)
             rows: list[Request] = []
@@ -75,7 +75,14 @@ class Assembler:
                     self.runs.touch(event)
                 self.shapes.feed(event)
                 self.joiner.feed(event)
+            self.joiner.end_block()
             return rows + self._release(final=False)
+
+    def _columns(self, block: EventLog) -> Bulk | None:
+        joiner = self.joiner
+        if not is_bulky(block, joiner.clock.last):
+            return None
+        return Bulk(block, joiner.opens.all.values(), serial=joiner.serial)
 
     def hear(self, heard: list[Hearsay]) -> list[Hearsay]:
         """What a report says in other words, before its lines: options, pieces of trace records."""
@@ -247,7 +254,8 @@ def finished(opened: Open, number: int) -> Request:
     row.progress = opened.progress
     if opened.previous is not None:
         row.previous_in_slot = opened.previous.row.request or None
-    bounds = start_interval(opened.started_at, opened.seen)
+    chunks = [line for line in (opened.latest, opened.earliest) if line is not None]
+    bounds = start_interval(opened.started_at, [*opened.seen, *chunks])
     if bounds is not None:
         row.start_s, row.start_error_s = (bounds[0] + bounds[1]) / 2, (bounds[1] - bounds[0]) / 2
     row.end_s = opened.last_at

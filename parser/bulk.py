@@ -1,18 +1,22 @@
 """Chunk and decoding lines of a block as columns: reduced to one `Progress` a request, never objects.
 
-Each line is given to the last `prompt start` of its span (a decode line to the last one of its P). Where two
-requests with one P are open at once, and where no start is known, lines go through the joiner one by one.
+A line is given to the request whose numbers it bears, where they tell one (`parser.lifetimes`); the lines of
+all other requests go through the joiner one by one.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
 from heapq import merge
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from parser.event import Event
 from parser.eventlog import EventLog
+from parser.lifetimes import Lifetimes, steady
 from parser.opens import Open
 from parser.request import Progress
 
@@ -24,11 +28,7 @@ FEW = 2_000
 #: lines without a known start, in one block, that go one by one
 STRAY = 4_000
 _DAY = 86_400.0
-_NEVER: Final = (1 << 62) - 1
 
-
-#: (seq, C, P, n) of a line with a span.
-Span4 = tuple[int, int, int, int]
 #: What a block's bulk lines say of one request, by column.
 Reduced = tuple[Any, ...]
 _CHUNK_COLUMNS: Final = (
@@ -38,106 +38,125 @@ _CHUNK_COLUMNS: Final = (
 _DECODE_COLUMNS: Final = ("decodes", "decoded", "decode_s", "decode_tps", "last_decode", "decode_second")
 
 
-def is_bulky(block: EventLog) -> bool:
-    """Are there enough chunk and decoding lines for columns?"""
-    return block.counts.get("prefill_chunk", 0) + block.counts.get("decoding", 0) > FEW
+def is_bulky(block: EventLog, before: str | None) -> bool:
+    """Are there enough chunk and decoding lines for columns, and stamps that run on from `before`?"""
+    many = block.counts.get("prefill_chunk", 0) + block.counts.get("decoding", 0) > FEW
+    return many and steady(before, block.stamp_column())
+
+
+@dataclass(slots=True)
+class Seen:
+    """The last line of a request up to a place in the log, and its progress there."""
+
+    last: int
+    progress: Progress
 
 
 class Bulk:
     """The bulk lines of one block, given to requests by the seq of their `prompt start`."""
 
-    def __init__(self, block: EventLog, carried: Iterable[Open]) -> None:
+    def __init__(self, block: EventLog, carried: Iterable[Open], *, serial: bool) -> None:
         self.block = block
-        spans = [(o.place, *(o.span or (-1, o.row.prompt_tokens or -1, -1))) for o in carried]
-        starts = _spans(block.frame("prompt_start"))
-        self._starts = sorted(spans) + starts
+        self._lives = Lifetimes(block, carried, serial=serial)
         self._single: list[pl.DataFrame] = []
-        self._chunk_frame, self._decode_frame = block.frame("prefill_chunk"), block.frame("decoding")
-        ends = _spans(block.frame("finish"))
-        self._ends = finished_at(self._starts, ends)
-        self._contested = contested(self._starts, ends) | self._running()
-        self._contested |= _retried(block)
-        chunks, decodes = self._chunks(self._chunk_frame), self._decodes(self._decode_frame)
-        both = chunks.join(decodes, on="start", how="full", coalesce=True)
+        keyed = self._keyed(block)
+        assigned = [self._assigned(frame, by) for frame, by in keyed]
+        self._told_apart(assigned)
+        self._chunks, self._decodes = (
+            self._kept(one, by) for one, (_, by) in zip(assigned, keyed, strict=True)
+        )
+        both = _reduced_chunks(self._chunks).join(
+            _reduced_decodes(self._decodes), on="start", how="full", coalesce=True
+        )
         columns = both.select("start", *_CHUNK_COLUMNS, *_DECODE_COLUMNS)
         self.by_start: dict[int, Reduced] = {row[0]: row[1:] for row in columns.iter_rows()}
 
     def events(self) -> Iterator[Event]:
-        """All events that are not bulk, and the bulk lines that nothing assigns, in file order."""
-        singles = [_events(frame) for frame in self._single]
-        return merge(self.block.rows(), *singles, key=attrgetter("seq"))
+        """All events that are not bulk, and the bulk lines that nothing assigns, in file order; of the batch
+        lines, which are no request's, the first and the last: a run may begin or end with them."""
+        singles = [self.block.picked(_kind(frame), frame["seq"]) for frame in self._single]
+        batches = self.block.frame("decode_batch")["seq"]
+        ends = self.block.picked("decode_batch", batches.head(1).append(batches.tail(1)))
+        return merge(self.block.rows(), ends, *singles, key=attrgetter("seq"))
 
-    def around(self, seq: int) -> list[tuple[int, int, int]]:
-        """(C, P, position reached) of the chunk lines near `seq`; decode lines as (-1, P, position)."""
-        near: list[tuple[int, int, int, int]] = []
-        for frame, count in ((self._chunk_frame, "done"), (self._decode_frame, "gen")):
-            at = int(frame["seq"].search_sorted(seq)) if len(frame) else 0
-            part = frame.slice(max(0, at - 40), 80)
-            rows = part.select("seq", "span_start", "span_end", count).iter_rows()
-            near.extend(_reached(row, count) for row in rows)
-        near.sort(key=lambda one: abs(one[0] - seq))
-        return [one[1:] for one in near]
+    def seen(self, opened: Open, seq: int) -> Seen:
+        """What was seen of an open request by the line `seq`."""
+        seen = Seen(opened.last, opened.progress)
+        for lines, field in ((self._chunks_of, "last_done"), (self._decodes_of, "decoded")):
+            seqs, counts = lines.get(opened.place, ((), ()))
+            if at := bisect_left(seqs, seq):
+                seen.last = max(seen.last, seqs[at - 1])
+                seen.progress = replace(seen.progress, **{field: counts[at - 1]})
+        return seen
+
+    @cached_property
+    def _chunks_of(self) -> dict[int, tuple[list[int], list[int]]]:
+        return _by_start(self._chunks, "done")
+
+    @cached_property
+    def _decodes_of(self) -> dict[int, tuple[list[int], list[int]]]:
+        return _by_start(self._decodes, "gen")
 
     # -- columns ---------------------------------------------------------------------------------------
 
-    def _running(self) -> set[int]:
-        """P of lines that stand before the first start of that P: two of them may run at once."""
+    def _keyed(self, block: EventLog) -> list[tuple[pl.DataFrame, list[str]]]:
+        """Prefill chunks and decoding lines with the numbers that name their request; the others go one by one."""
         import polars as pl
 
-        seen = pl.concat(
-            [
-                self._chunk_frame.select("seq", p=pl.col("span_end")),
-                self._decode_frame.select("seq", p=pl.col("span_end") - pl.col("gen")),
-            ]
-        )
-        firsts = {prompt: seq for seq, _, prompt, _ in reversed(self._starts)}
-        early = seen.group_by("p").agg(pl.col("seq").min()).iter_rows()
-        return {prompt for prompt, seq in early if prompt in firsts and seq < firsts[prompt]}
+        span = pl.col("span_start", "span_end", "span_tokens")
+        whole = ~pl.any_horizontal(span.is_null()) & pl.col("stamp").is_not_null()
+        chunks, decodes = block.frame("prefill_chunk"), block.frame("decoding")
+        prefill = chunks.filter(whole & (pl.col("phase") == "prefill") & pl.col("done").is_not_null())
+        decoding = decodes.filter(whole & pl.col("gen").is_not_null())
+        for every, plain in ((chunks, prefill), (decodes, decoding)):
+            if len(plain) < len(every):
+                rest = every.join(plain.select("seq"), on="seq", how="anti")
+                self._lives.contested.update(self._prompts(rest))
+                self._single.append(rest)
+        by_span = {"p": pl.col("span_end"), "c": pl.col("span_start"), "n": pl.col("span_tokens")}
+        return [
+            (prefill.with_columns(**by_span), ["p", "c", "n"]),
+            (decoding.with_columns(p=pl.col("span_end") - pl.col("gen")), ["p"]),
+        ]
 
-    def _chunks(self, frame: pl.DataFrame) -> pl.DataFrame:
+    def _prompts(self, lines: pl.DataFrame) -> list[int]:
+        """Each P that lines without all their numbers may have; one without any goes to whatever is open."""
         import polars as pl
 
-        plain = frame.filter(
-            (pl.col("phase") == "prefill") & pl.col("span_start").is_not_null() & pl.col("done").is_not_null()
-        )
-        self._rest(frame, plain)
-        keyed = plain.with_columns(p=pl.col("span_end"), c=pl.col("span_start"))
-        return _reduced_chunks(self._assigned(keyed, by=["p", "c"]))
-
-    def _decodes(self, frame: pl.DataFrame) -> pl.DataFrame:
-        import polars as pl
-
-        plain = frame.filter(pl.col("span_end").is_not_null() & pl.col("gen").is_not_null())
-        self._rest(frame, plain)
-        keyed = plain.with_columns(p=pl.col("span_end") - pl.col("gen"))
-        return _reduced_decodes(self._assigned(keyed, by=["p"]))
-
-    def _rest(self, frame: pl.DataFrame, plain: pl.DataFrame) -> None:
-        if len(plain) < len(frame):
-            self._single.append(frame.join(plain.select("seq"), on="seq", how="anti"))
+        if lines.select(pl.col("span_start", "span_end").is_null().any()).row(0) != (False, False):
+            return [life.span[1] for life in self._lives.all]
+        counts = [0] if "gen" not in lines.columns else [0, *lines["gen"].drop_nulls().unique()]
+        return [end - count for end in lines["span_end"].unique() for count in counts]
 
     def _assigned(self, keyed: pl.DataFrame, by: list[str]) -> pl.DataFrame:
-        """Lines with the seq of their request's start in `start`; the others are put aside."""
+        """Lines with the seq of their request's start in `start`, null where none is sure."""
         import polars as pl
 
+        rows = [(life.start, *life.span, life.end) for life in self._lives.clear]
         names = ("start", "c", "p", "n", "end")
-        rows = [
-            (*start, self._ends.get(start[0])) for start in self._starts if start[2] not in self._contested
-        ]
         starts = pl.DataFrame(rows, schema=dict.fromkeys(names, pl.Int64), orient="row")
         starts = starts.with_columns(seq=pl.col("start")).select("seq", "start", "end", *by)
         found = keyed.join_asof(
             starts.sort("seq"), on="seq", by=by, strategy="backward", check_sortedness=False
         )
-        # a line behind the finish line of its request is not its own
-        found = found.with_columns(
-            start=pl.when(pl.col("seq") < pl.col("end").fill_null(_NEVER)).then("start")
-        )
-        lost = found.filter(pl.col("start").is_null())
+        return found.with_columns(start=pl.when(pl.col("seq") < pl.col("end")).then("start"))
+
+    def _told_apart(self, assigned: list[pl.DataFrame]) -> None:
+        """A request of which one line is not told by its numbers has none that is."""
+        known = {life.span[1] for life in self._lives.all}
+        for found in assigned:
+            lost = found.filter(found["start"].is_null())["p"].unique()
+            self._lives.contested.update(known.intersection(lost))
+
+    def _kept(self, found: pl.DataFrame, by: list[str]) -> pl.DataFrame:
+        """The lines that are told by their numbers; the others are put aside."""
+        import polars as pl
+
+        sure = pl.col("start").is_not_null() & ~pl.col("p").is_in(list(self._lives.contested))
+        lost = found.filter(~sure)
         if len(lost):
-            columns = [name for name in keyed.columns if name not in ("p", "c")]
-            self._single.append(self._thinned(lost, by).select(columns))
-        return found.filter(pl.col("start").is_not_null())
+            self._single.append(self._thinned(lost, by))
+        return found.filter(sure)
 
     def _thinned(self, lost: pl.DataFrame, by: list[str]) -> pl.DataFrame:
         """Lines without a start go one by one; of very many (a log of chunk lines alone) first and last."""
@@ -145,10 +164,18 @@ class Bulk:
 
         if len(lost) <= STRAY:
             return lost
-        open_p = pl.col("p").is_in(list(self._contested))
-        ends = lost.filter(~open_p).group_by(by, maintain_order=True)
+        known = pl.col("p").is_in(list(self._lives.contested))
+        ends = lost.filter(~known).group_by(by, maintain_order=True)
         few = pl.concat([ends.first(), ends.last()]).select(lost.columns).unique("seq")
-        return pl.concat([lost.filter(open_p), few]).sort("seq")
+        return pl.concat([lost.filter(known), few]).sort("seq")
+
+
+def _by_start(lines: pl.DataFrame, count: str) -> dict[int, tuple[list[int], list[int]]]:
+    """The seq and the count of each line, by request."""
+    import polars as pl
+
+    every = lines.group_by("start").agg(pl.col("seq"), pl.col(count).alias("count"))
+    return {start: (seqs, counts) for start, seqs, counts in every.iter_rows()}
 
 
 def _second() -> pl.Expr:
@@ -194,72 +221,24 @@ def _reduced_decodes(found: pl.DataFrame) -> pl.DataFrame:
     )  # fmt: skip
 
 
-def _spans(frame: pl.DataFrame) -> list[Span4]:
-    """(seq, C, P, n) of lines with a whole span, in file order."""
-    rows = frame.select("seq", "span_start", "span_end", "span_tokens").drop_nulls()
-    return [(seq, start, end, tokens) for seq, start, end, tokens in rows.iter_rows()]
-
-
-def contested(starts: Iterable[Span4], ends: Iterable[Span4]) -> set[int]:
-    """P of requests that were open at once with another of that P: spans do not tell their lines apart."""
-    found: set[int] = set()
-    running: dict[int, int] = {}
-    both = merge(((*one, True) for one in starts), ((*one, False) for one in ends), key=lambda one: one[0])
-    for _, _, prompt, _, begins in both:
-        count = max(0, running.get(prompt, 0) + (1 if begins else -1))
-        running[prompt] = count
-        if count > 1:
-            found.add(prompt)
-    return found
-
-
-def finished_at(starts: Iterable[Span4], ends: Iterable[Span4]) -> dict[int, int]:
-    """seq of the finish line by seq of the start: the first of that span behind it, each for one start."""
-    found: dict[int, int] = {}
-    running: dict[tuple[int, int, int], list[int]] = {}
-    both = merge(((*one, True) for one in starts), ((*one, False) for one in ends), key=lambda one: one[0])
-    for seq, cached, prompt, new, begins in both:
-        mine = running.setdefault((cached, prompt, new), [])
-        if begins:
-            mine.append(seq)
-        elif mine:
-            found[mine.pop(0)] = seq
-    return found
-
-
-def _retried(block: EventLog) -> set[int]:
-    """P of requests whose decoding began anew (TC6): what they had decoded by then must be seen."""
-    ends = (e.get("span_end") for e in block.rows("tool_repair") if e.rule == "continued")
-    return {end for end in ends if end is not None}
-
-
-def _reached(row: tuple[int, int, int, int], count: str) -> tuple[int, int, int, int]:
-    seq, start, end, value = row
-    if count == "done":
-        return seq, start or 0, end or 0, (start or 0) + (value or 0)
-    return seq, -1, (end or 0) - (value or 0), end or 0
-
-
-def _events(frame: pl.DataFrame) -> Iterator[Event]:
-    """Rows of a bulk frame as events."""
-    kind = "prefill_chunk" if "done" in frame.columns else "decoding"
-    return EventLog([], {kind: frame}).rows(kind)
+def _kind(frame: pl.DataFrame) -> str:
+    return "prefill_chunk" if "done" in frame.columns else "decoding"
 
 
 def absorb(opened: Open, reduced: Reduced) -> None:
     """Add what columns say to an open request."""
     chunks, decodes = reduced[:7], reduced[13:17]
     opened.progress = _merged(opened.progress, chunks, decodes)
-    opened.last = max(opened.last, reduced[7] or 0, reduced[17] or 0)
+    last, second = max((reduced[7] or 0, reduced[8]), (reduced[17] or 0, reduced[18]), key=lambda one: one[0])
+    later, opened.last = last > opened.last, max(opened.last, last)
     start = opened.start_second
     if start is None or opened.started_at is None:
         return
-    for second, elapsed in (reduced[9:11], reduced[11:13]):
-        if second is not None and elapsed is not None:
-            opened.seen.append((opened.started_at + _ahead(second, start), elapsed))
-    last = reduced[18] if reduced[18] is not None else reduced[8]
-    if last is not None:
-        opened.last_at = max(opened.last_at or opened.started_at, opened.started_at + _ahead(last, start))
+    for at, elapsed in (reduced[9:11], reduced[11:13]):
+        if at is not None and elapsed is not None:
+            opened.bound(opened.started_at + _ahead(at, start), elapsed)
+    if later and second is not None:
+        opened.last_at = opened.started_at + _ahead(second, start)
 
 
 def _ahead(second: float, start: float) -> float:

@@ -75,6 +75,13 @@ class EventLog:
         frames = [_objects(frame, kind) for kind, frame in self._frames.items() if kind in wanted]
         return iter(sorted(chain(held, *frames), key=attrgetter("seq"))) if frames else iter(held)
 
+    def picked(self, kind: str, seqs: pl.Series) -> Iterator[Event]:
+        """The events of one kind that have these seq, in file order."""
+        wanted = set(seqs)
+        held = [event for event in self._events if event.kind == kind and event.seq in wanted]
+        frames = {k: f.filter(f["seq"].is_in(seqs.implode())) for k, f in self._frames.items() if k == kind}
+        return EventLog(held, frames).rows(kind)
+
     def stamps(self) -> Iterator[tuple[int, str]]:
         """(seq, stamp) of the events that bear one, in file order."""
         held = [(event.seq, event.stamp) for event in self._events if event.stamp]

@@ -11,14 +11,13 @@ from collections.abc import Callable
 from parser.bulk import Bulk, absorb
 from parser.clock import Clock, Stamp
 from parser.event import Event
+from parser.lifetimes import FATAL
 from parser.opens import Open, Opens, Span, span_of
 from parser.pending import Episode, Pending
 from parser.progress import with_chunk, with_decode
-from parser.request import Request
+from parser.request import Progress, Request
 from parser.rows import begin_row, file_name, finish_row, from_episode, store_of
 
-#: lines that end a request without a finish line (SE1-SE7); SE8 and SE9 are followed by one
-_FATAL = {"closed", "headers", "anthropic", "openai", "responses", "prefill_failed", "sse_error"}
 #: episodes that may wait for their `prompt start` in a log of many slots
 _WAITING = 64
 #: a request is over when so many lines and seconds went by without one of its own
@@ -78,9 +77,12 @@ class Joiner:
             handler(event, at)
 
     def begin_block(self, bulk: Bulk | None) -> None:
-        """Another block: requests that are open take what its columns say of them."""
+        """Another block, its chunk and decoding lines perhaps as columns."""
         self.bulk = bulk
-        for opened in self.opens.all.values() if bulk is not None else ():
+
+    def end_block(self) -> None:
+        """Requests that stay open take what the columns say of them."""
+        for opened in self.opens.all.values() if self.bulk is not None else ():
             self._absorb(opened)
 
     def bury(self, seq: int, at: float | None) -> None:
@@ -142,7 +144,6 @@ class Joiner:
             self._flush()
         opened = self._open(event, at, span)
         opened.started_at, opened.stamp, opened.episode = at, event.stamp, episode
-        self._absorb(opened)
         self._give_evictions(opened)
 
     def _exact_miss(self, prompt: int, episode: Episode | None) -> Episode | None:
@@ -219,13 +220,12 @@ class Joiner:
         able = [o for o in self.opens.all.values() if o.span and reaches(o, tokens)]
         if len(able) <= 1:
             return able[0] if able else None
-        if self.bulk is not None:
-            for cached, prompt, reached in self.bulk.around(event.seq):
-                if reached == tokens or (cached < 0 and prompt < tokens <= reached):
-                    here = [o for o in able if o.row.prompt_tokens == prompt]
-                    if here:
-                        return here[0]
-        return min(able, key=lambda o: (abs(position(o) - tokens), -o.last))
+        return min(able, key=lambda o: self._distance(o, event.seq, tokens))
+
+    def _distance(self, opened: Open, seq: int, tokens: int) -> tuple[int, int]:
+        """How far from `tokens` a request had come by the line `seq`, and how long that is ago."""
+        seen = self.bulk.seen(opened, seq) if self.bulk is not None else opened
+        return abs(position(opened, seen.progress) - tokens), -seen.last
 
     def _only_open(self) -> Open | None:
         return next(iter(self.opens.all.values())) if len(self.opens) == 1 else None
@@ -292,6 +292,7 @@ class Joiner:
         opened = self.opens.finishing(span, event, at) or self._guess(span)
         if opened is None:
             opened = self._unprinted(event, at, span)
+        self._absorb(opened)
         self.opens.settle_decode(opened, event.get("gen"))
         opened.touch(event, at)
         opened.seen.append((at, event.get("elapsed_s")))
@@ -333,7 +334,7 @@ class Joiner:
         if opened is None:
             return
         opened.row.client_gone = True
-        opened.dead = event.rule in _FATAL
+        opened.dead = event.rule in FATAL
         if event.rule in ("prefill_failed", "sse_error"):
             opened.row.error = event.get("error")
         if opened.dead:
@@ -342,6 +343,7 @@ class Joiner:
     # -- closing ---------------------------------------------------------------------------------------
 
     def _close(self, opened: Open) -> None:
+        self._absorb(opened)
         self.opens.remove(opened)
         from_episode(opened)
         self.closed.append(opened)
@@ -376,13 +378,13 @@ def reaches(opened: Open, tokens: int) -> bool:
     return tokens >= prompt
 
 
-def position(opened: Open) -> int:
+def position(opened: Open, progress: Progress) -> int:
     """The live length of the last line seen: C + done, or P + generated."""
     if opened.span is None:
         return 0
     if opened.done_seq is not None:
-        return opened.span[1] + (opened.progress.decoded or 0)
-    return opened.span[1] - opened.span[2] + (opened.progress.last_done or 0)
+        return opened.span[1] + (progress.decoded or 0)
+    return opened.span[1] - opened.span[2] + (progress.last_done or 0)
 
 
 def request_span(event: Event) -> Span | None:

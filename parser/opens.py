@@ -34,6 +34,8 @@ class Open:
     stamp: str | None = None  # of `prompt start`, as printed
     start_second: int | None = None  # its second of the day
     seen: list[tuple[float | None, float | None]] = field(default_factory=list)
+    latest: tuple[float, float] | None = None  # the chunk line that bounds the start from below
+    earliest: tuple[float, float] | None = None  # and from above
     last_at: float | None = None
     done_s: float | None = None
     done_seq: int | None = None
@@ -55,6 +57,14 @@ class Open:
         self.lines.append(event.line)
         self.last = max(self.last, event.seq)
         self.last_at = at if at is not None else self.last_at
+
+    def bound(self, at: float, elapsed: float) -> None:
+        """A chunk line of this stamp and these seconds: keep it if none bounds the start more closely."""
+        began = at - elapsed
+        if self.latest is None or began > self.latest[0] - self.latest[1]:
+            self.latest = (at, elapsed)
+        if self.earliest is None or began < self.earliest[0] - self.earliest[1]:
+            self.earliest = (at, elapsed)
 
     def misses(self, event: Event, at: float | None) -> float:
         """How badly a `prompt done` or `finish` line fits this request in time (0 fits, seconds off)."""

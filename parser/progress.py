@@ -18,7 +18,8 @@ def with_chunk(opened: Open, event: Event, at: float | None) -> None:
         last_done=done, total=total, last_s=elapsed, avg_tps=event.get("avg_tps"),
     )  # fmt: skip
     opened.last, opened.last_at = event.seq, at if at is not None else opened.last_at
-    opened.seen.append((at, elapsed))
+    if at is not None and elapsed is not None:
+        opened.bound(at, elapsed)
 
 
 def with_decode(opened: Open, event: Event, at: float | None) -> None:

@@ -6,6 +6,8 @@ import random
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import parser.bulk
 import parser.conversations
@@ -91,6 +93,68 @@ def test_equal_spans_at_once(seed, columns, tmp_path):
     assert everything(read([str(log)]).requests) == everything(single)
     assert sum(r.finish == "stop" for r in single) == log.read_text().count("finish=")
     assert all(r.progress.decoded == r.generated_tokens for r in single if r.finish)
+
+
+def _cut_right(lines: list[str], at: int, other: int) -> None:
+    lines[at] = lines[at][: other % (len(lines[at]) + 1)]
+
+
+def _cut_left(lines: list[str], at: int, other: int) -> None:
+    lines[at] = lines[at][other % (len(lines[at]) + 1) :]
+
+
+def _repeat(lines: list[str], at: int, other: int) -> None:
+    lines.insert(max(0, at + other % 41 - 20), lines[at])
+
+
+def _move(lines: list[str], at: int, other: int) -> None:
+    lines.insert(max(0, at + other % 41 - 20), lines.pop(at))
+
+
+def _lose(lines: list[str], at: int, other: int) -> None:
+    del lines[at : at + 1 + other % 12]
+
+
+def _lose_one_of_a_kind(lines: list[str], at: int, other: int) -> None:
+    words = ("prompt start", "prompt done", "finish=", "prefill chunk", "decoding", "batch")
+    word = words[other % len(words)]
+    alike = [number for number, line in enumerate(lines) if word in line]
+    del lines[alike[at % len(alike)] if alike else at]
+
+
+HARM = (_cut_right, _cut_left, _repeat, _move, _lose, _lose_one_of_a_kind)
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    log=st.sampled_from([*LOGS, *range(20)]),
+    start=st.integers(0, 400),
+    length=st.integers(20, 250),
+    harm=st.lists(
+        st.tuples(st.sampled_from(HARM), st.integers(0, 1000), st.integers(0, 1000)), min_size=1, max_size=12
+    ),
+    block_bytes=st.sampled_from([2048, 4096, 1 << 22]),
+)
+def test_a_damaged_log_gives_the_same_both_ways(log, start, length, harm, block_bytes, tmp_path):
+    """Lines lost, cut, moved, doubled: whatever is left, columns and single lines make the same of it."""
+    text = parallel(log) if isinstance(log, int) else log.read_text()
+    lines = text.splitlines()
+    start %= len(lines)
+    lines = lines[start : start + length]
+    for do, at, other in harm:
+        if lines:
+            do(lines, at % len(lines), other)
+    path = tmp_path / "server.log"
+    path.write_text("0915 09:59:59 ds4-server: listening on http://127.0.0.1:8000\n" * (start % 2))
+    with path.open("a") as out:
+        out.write("\n".join([*lines, "0915 10:00:01 ds4-server: the last line"]) + "\n")
+    with pytest.MonkeyPatch.context() as patch:
+        defaults = {**parser.sources.iter_blocks.__kwdefaults__, "block_bytes": block_bytes}
+        patch.setattr(parser.sources.iter_blocks, "__kwdefaults__", defaults)
+        patch.setattr(parser.bulk, "FEW", 10**9)
+        single = everything(read([str(path)]).requests)
+        patch.setattr(parser.bulk, "FEW", -1)
+        assert everything(read([str(path)]).requests) == single
 
 
 @pytest.mark.parametrize("few", [-1, 10**9], ids=["columns", "lines"])
