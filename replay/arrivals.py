@@ -58,7 +58,8 @@ def arrivals(reading: Reading, talks: Sequence[Talk], costs: FittedCosts) -> Arr
     locked = _locked(reading, known, costs)
     waits = [wait + locked.get(index, 0.0) for index, wait in enumerate(waits)]
     admit = [costs.admit_s(canonical_tokens(request)) for request in reading.requests]
-    _think(out, _as_stamped(out, waits, admit, _missed_at(reading, known, starts, costs)))
+    missed = _missed_at(reading, known, starts, costs) if locked else {}
+    _think(out, _as_stamped(out, waits, admit, {i: when for i, when in missed.items() if i in locked}))
     _in_order(out, admit)
     return out
 
@@ -106,8 +107,8 @@ def _stored_after(
 def _as_stamped(
     out: Arrivals, waits: Sequence[float], admit: Sequence[float], missed: Mapping[int, tuple[float, float]]
 ) -> list[float]:
-    """Seconds from arrival to start, so that a request that got its slot at once arrives when its miss line says;
-    in the middle of that time where the estimate is not in it."""
+    """Seconds from arrival to start, so that one that got its slot at once and waited for the model arrives when its
+    miss line says; in the middle of that time where the estimate is not in it."""
     found = list(waits)
     for index, (low, high) in missed.items():
         start = out.start[index]

@@ -1,0 +1,70 @@
+"""From the log of one server, what others would have done with the same clients: held against their captures."""
+
+import argparse
+import json
+from functools import cache
+
+import pytest
+from captured import CAPTURES, study
+
+from ds4scope import server_options
+
+#: 5 %, and the 1.6 % by which the captures themselves differ from run to run (their README)
+NEAR = 0.066
+MATRIX = CAPTURES / "matrix"
+TOTALS = {
+    "live_misses": "live_misses", "evict_stores": "evict_stores", "disk_hits": "disk_hits",
+    "evictions": "evictions", "prefilled_tokens": "prefilled_tokens_total",
+}  # fmt: skip
+FOLDERS = sorted(path.parent for path in MATRIX.glob("*/*/summary.json") if ".rep" not in path.parent.name)
+
+
+@cache
+def summary(folder):
+    return json.loads((folder / "summary.json").read_text())
+
+
+def options(folder):
+    """The configuration of a capture in words of the command line."""
+    parser = argparse.ArgumentParser()
+    server_options.register(parser)
+    words = json.loads((folder / "predict.json").read_text())["args"]
+    return server_options.server_options(parser.parse_args(words))
+
+
+def family(folder):
+    return folder.parent.name, folder.name.startswith("GLM")
+
+
+#: logs that show the head which both conversations share: else it is nowhere in them
+SOURCES = [folder for folder in FOLDERS if summary(folder)["live_misses"] or summary(folder)["disk_hits"]]
+
+
+def missed(found, truth):
+    """Totals that are off by more than 2 % and one event."""
+    return [
+        f"{name} {getattr(found, name)}, in truth {truth[total]}"
+        for name, total in TOTALS.items()
+        if abs(getattr(found, name) - truth[total]) > max(1, 0.02 * truth[total])
+    ]
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda folder: f"{folder.parent.name}-{folder.name}")
+def test_all_other_servers(source):
+    made = study(str(source.relative_to(CAPTURES)))
+    wrong = {}
+    for folder in FOLDERS:
+        if family(folder) != family(source):
+            continue
+        found, truth = made.run(**options(folder)).totals, summary(folder)
+        if off := missed(found, truth):
+            wrong[folder.name] = off
+        assert found.latency_s_sum == pytest.approx(truth["sum_latency_s"], rel=NEAR)
+        if folder.parent.name == "W1":
+            assert found.wall_s == pytest.approx(truth["wall_s"], rel=NEAR)
+    if source.name in ("aug-1-nodisk", "GLM-1-nodisk") and source.parent.name == "W4":
+        # one slot and no disk: that A.6 changed a word of the reply before it stands in no line, and is said to be open
+        assert all("-disk" in name or "cold" in name for name in wrong)
+        assert any("no line shows" in note for note in made.workload.notes)
+    else:
+        assert not wrong
