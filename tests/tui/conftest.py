@@ -1,12 +1,16 @@
-"""Opening the timeline headless: `async with opened(path) as (app, pilot)` waits until the log is read and judged."""
+"""Opening the timeline headless: `async with opened(path) as (app, pilot)` waits until the log is read and judged.
+
+Judging replays what it finds, which takes most of the time: `judged=False` leaves it out where no finding is looked at.
+"""
 
 import asyncio
 from contextlib import asynccontextmanager
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
-from tui.app import TimelineApp
+from tui.app import JUDGED_AT_ONCE, TimelineApp
 from tui.feed import Wanted
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
@@ -22,12 +26,14 @@ async def settled(app, *, judged=True):
 
 
 @asynccontextmanager
-async def _opened(*inputs, size=(80, 24), **options):
+async def _opened(*inputs, size=(80, 24), judged=True, **options):
     traces = options.pop("traces", ())
     app = TimelineApp(Wanted(tuple(str(one) for one in inputs), traces), **options)
+    unasked = patch("tui.app.JUDGED_AT_ONCE", JUDGED_AT_ONCE if judged else 0)
     async with app.run_test(size=size) as pilot:
-        await settled(app)
-        await pilot.pause()
+        with unasked:
+            await settled(app)
+            await pilot.pause()
         yield app, pilot
 
 

@@ -16,23 +16,28 @@ async def answer(pilot, key, text):
     await pilot.pause()
 
 
-@pytest.mark.parametrize(
-    ("text", "column", "value"),
-    [("conv=A", "conv", 0), ("A", "conv", 0), ("slot=1", "slot", 1), ("source=disk-text", "disk_hit", None)],
-)
-async def test_a_filter_shows_only_what_passes(opened, three_chats, text, column, value):
-    async with opened(three_chats) as (app, pilot):
-        await answer(pilot, "x", text)
-        kept = app.session.scene.table.filter(app.session.scene.table["keep"])
-        assert 0 < len(kept) < len(app.session.scene.table)
-        assert kept[column].is_not_null().all() if value is None else (kept[column] == value).all()
-        assert "only " in screen_text(app.screen)
-        visited = []
-        while app.session.jump("request", True):
-            visited.append(app.session.chosen())
-        assert set(visited) <= set(kept["row"])
-        await pilot.press("X")
-        assert app.session.scene.kept == len(app.session.scene.table)
+FILTERS = {
+    "conv=A": ("conv", 0),
+    "A": ("conv", 0),
+    "slot=1": ("slot", 1),
+    "source=disk-text": ("disk_hit", None),
+}
+
+
+async def test_a_filter_shows_only_what_passes(opened, three_chats):
+    async with opened(three_chats, judged=False) as (app, pilot):
+        for text, (column, value) in FILTERS.items():
+            await answer(pilot, "x", text)
+            kept = app.session.scene.table.filter(app.session.scene.table["keep"])
+            assert 0 < len(kept) < len(app.session.scene.table), text
+            assert kept[column].is_not_null().all() if value is None else (kept[column] == value).all(), text
+            assert "only " in screen_text(app.screen)
+            visited = []
+            while app.session.jump("request", True):
+                visited.append(app.session.chosen())
+            assert set(visited) <= set(kept["row"]), text
+            await pilot.press("X", "home")
+            assert app.session.scene.kept == len(app.session.scene.table)
 
 
 async def test_a_filter_by_mechanism_keeps_the_requests_of_its_findings(opened, stolen):
@@ -42,19 +47,20 @@ async def test_a_filter_by_mechanism_keeps_the_requests_of_its_findings(opened, 
         assert kept == sorted(app.findings.mechanisms()["slot-steal-shared-prefix"])
 
 
-@pytest.mark.parametrize("text", ["slot=x", "source=nowhere", "conv=Z", "why=weather", "colour=red", "'"])
-async def test_a_filter_that_cannot_be_says_so_and_changes_nothing(opened, three_chats, text):
-    async with opened(three_chats) as (app, pilot):
-        await answer(pilot, "x", text)
-        assert app.session.scene.kept == len(app.session.scene.table)
-        assert len(app._notifications) == 1
+async def test_a_filter_that_cannot_be_says_so_and_changes_nothing(opened, three_chats):
+    async with opened(three_chats, judged=False) as (app, pilot):
+        for text in ("slot=x", "source=nowhere", "conv=Z", "why=weather", "colour=red", "'"):
+            await answer(pilot, "x", text)
+            assert app.session.scene.kept == len(app.session.scene.table), text
+            assert len(app._notifications) == 1, text
+            app.clear_notifications()
 
 
 async def test_search_finds_lines_forward_back_and_around_the_end(opened, settle, three_chats):
     lines = three_chats.read_text().splitlines()
     places = [number for number, line in enumerate(lines, 1) if "reason=cold" in line]
     assert len(places) >= 2
-    async with opened(three_chats) as (app, pilot):
+    async with opened(three_chats, judged=False) as (app, pilot):
         found = []
         await answer(pilot, "slash", "reason=COLD")
         for key in ("n", "n", "N"):
@@ -70,37 +76,38 @@ async def test_search_finds_lines_forward_back_and_around_the_end(opened, settle
 
 
 async def test_a_search_without_a_match_says_so(opened, settle, three_chats):
-    async with opened(three_chats) as (app, pilot):
+    async with opened(three_chats, judged=False) as (app, pilot):
         await answer(pilot, "slash", "no such text [red]here")
         await settle(app)
         await pilot.pause()
         assert "is not there" in next(iter(app._notifications)).message
 
 
-@pytest.mark.parametrize(
-    ("text", "request_number"),
-    [("request 12", 12), ("line 233", 19), ("r 3", 3), ("17:53:58", None), ("+2", None)],
-)
-async def test_go_to_a_request_a_line_or_a_time(opened, three_chats, text, request_number):
-    async with opened(three_chats) as (app, pilot):
-        await answer(pilot, "g", text)
+PLACES = {"request 12": 12, "line 233": 19, "r 3": 3, "17:53:58": None, "+2": None}
+
+
+async def test_go_to_a_request_a_line_or_a_time(opened, three_chats):
+    async with opened(three_chats, judged=False) as (app, pilot):
         session = app.session
-        if request_number is not None:
-            row = session.chosen()
-            request = app.request(row)
-            assert request.request == request_number or request.line <= 233
-            assert session.at == session.scene.table["begin"][row]
-        else:
-            assert session.at == pytest.approx(session.scene.axis.parse(text))
+        for text, request_number in PLACES.items():
+            await answer(pilot, "g", text)
+            if request_number is not None:
+                row = session.chosen()
+                request = app.request(row)
+                assert request.request == request_number or request.line <= 233, text
+                assert session.at == session.scene.table["begin"][row]
+            else:
+                assert session.at == pytest.approx(session.scene.axis.parse(text))
 
 
-@pytest.mark.parametrize("text", ["nonsense", "request 999", "25:99"])
-async def test_go_to_nowhere_says_what_is_understood(opened, three_chats, text):
-    async with opened(three_chats) as (app, pilot):
+async def test_go_to_nowhere_says_what_is_understood(opened, three_chats):
+    async with opened(three_chats, judged=False) as (app, pilot):
         at = app.session.at
-        await answer(pilot, "g", text)
-        assert app.session.at == at
-        assert app._notifications
+        for text in ("nonsense", "request 999", "25:99", "line", "line x:1"):
+            await answer(pilot, "g", text)
+            assert app.session.at == at, text
+            assert app._notifications, text
+            app.clear_notifications()
 
 
 async def test_findings_and_timeline_are_linked_both_ways(opened, stolen):
@@ -121,7 +128,7 @@ async def test_findings_and_timeline_are_linked_both_ways(opened, stolen):
 
 
 async def test_raw_lines_and_timeline_are_linked_both_ways(opened, three_chats):
-    async with opened(three_chats) as (app, pilot):
+    async with opened(three_chats, judged=False) as (app, pilot):
         await pilot.press("m", "o")
         await pilot.pause()
         pane = app.main.query_one("#log")
@@ -136,7 +143,7 @@ async def test_raw_lines_and_timeline_are_linked_both_ways(opened, three_chats):
 
 
 async def test_mouse_chooses_zooms_and_pans(opened, three_chats):
-    async with opened(three_chats) as (app, pilot):
+    async with opened(three_chats, judged=False) as (app, pilot):
         session, timeline = app.session, app.main.timeline
         y = next(number for number, row in enumerate(timeline.rows) if row.kind == "who" and row.lane == 1)
         await pilot.click("#timeline", offset=(GUTTER + 30, y))
@@ -235,7 +242,7 @@ async def test_a_policy_that_does_not_work_says_so(opened, settle, stolen, polic
 async def test_several_files_are_one_timeline_with_their_own_line_numbers(opened, fixtures):
     one = fixtures / "captures/c-single-slot-11k/server.log"
     two = fixtures / "captures/d-3conv-2slots/server.log"
-    async with opened(one, two) as (app, pilot):
+    async with opened(one, two, judged=False) as (app, pilot):
         table = app.session.scene.table
         assert set(table["file"]) == {0, 1}
         assert len(app.session.scene.restarts) == 1
@@ -251,9 +258,9 @@ async def test_a_packed_log_opens_as_the_plain_one(opened, three_chats, tmp_path
 
     packed = tmp_path / "server.log.gz"
     packed.write_bytes(gzip.compress(three_chats.read_bytes()))
-    async with opened(three_chats) as (plain, _):
+    async with opened(three_chats, judged=False) as (plain, _):
         expected = plain.session.scene.table["line"].to_list()
-    async with opened(packed) as (app, pilot):
+    async with opened(packed, judged=False) as (app, pilot):
         assert app.session.scene.table["line"].to_list() == expected
         await pilot.press("o")
         await pilot.pause()
@@ -297,7 +304,7 @@ async def test_search_and_go_to_cross_from_file_to_file(opened, settle, three_ch
         kept[number] = [n for n, line in enumerate(lines, 1) if "listening on" in line]
     places = [(number, line) for number, lines in kept.items() for line in lines]
     assert {number for number, _ in places} == {0, 1}
-    async with opened(three_chats, stolen) as (app, pilot):
+    async with opened(three_chats, stolen, judged=False) as (app, pilot):
         found = []
         await answer(pilot, "slash", "listening on")
         for key in ("n", "n", "N"):

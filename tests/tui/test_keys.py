@@ -8,7 +8,7 @@ from tui.keys import ALL_KEYS, APP_KEYS, COMPARE_KEYS, MAIN_KEYS, TIMELINE_KEYS
 
 
 async def test_every_key_of_the_timeline_moves_the_cursor(opened, three_chats):
-    async with opened(three_chats) as (app, pilot):
+    async with opened(three_chats, judged=False) as (app, pilot):
         session, seen = app.session, set()
 
         async def press(name, key):
@@ -47,7 +47,7 @@ async def test_every_key_of_the_timeline_moves_the_cursor(opened, three_chats):
 
 
 async def test_zoom_keys_keep_the_cursor_where_it_is(opened, three_chats):
-    async with opened(three_chats) as (app, pilot):
+    async with opened(three_chats, judged=False) as (app, pilot):
         session = app.session
         session.put((session.lo + session.hi) / 3)
         for key in ("plus", "equals_sign", "i"):
@@ -122,7 +122,7 @@ async def test_panes_open_and_close(opened, three_chats):
 
 
 async def test_questions_are_asked_and_left(opened, three_chats):
-    async with opened(three_chats) as (app, pilot):
+    async with opened(three_chats, judged=False) as (app, pilot):
         for key in ("slash", "g", "colon", "x"):
             await pilot.press(key)
             await pilot.pause()
@@ -171,7 +171,7 @@ async def test_screenshot_is_an_svg(opened, three_chats, tmp_path, monkeypatch):
 
 
 async def test_the_palette_offers_every_key_of_the_main_screen(opened, three_chats):
-    async with opened(three_chats) as (app, pilot):
+    async with opened(three_chats, judged=False) as (app, pilot):
         titles = {command.title for command in app.get_system_commands(app.screen)}
         assert {key.text for key in MAIN_KEYS} <= titles
         await pilot.press("ctrl+p")

@@ -12,7 +12,7 @@ from tui.feed import Wanted
 
 
 async def test_stopping_the_work_leaves_the_timeline_usable(opened, three_chats):
-    async with opened(three_chats) as (app, pilot):
+    async with opened(three_chats, judged=False) as (app, pilot):
         go_on = threading.Event()
         app.start_work("sleeping", lambda: void(go_on.wait(20)))
         await pilot.pause()
@@ -25,7 +25,7 @@ async def test_stopping_the_work_leaves_the_timeline_usable(opened, three_chats)
 
 
 async def test_keys_work_while_something_is_worked_out(opened, three_chats):
-    async with opened(three_chats) as (app, pilot):
+    async with opened(three_chats, judged=False) as (app, pilot):
         go_on = threading.Event()
         app.start_work("busy", lambda: void(go_on.wait(20)))
         begun = app.session.at
@@ -39,7 +39,7 @@ async def test_an_error_of_the_work_is_said_and_ends_nothing(opened, three_chats
     def fail():
         raise InputError("E-TEST", "it [bold]cannot[/] be", hint="leave it")
 
-    async with opened(three_chats) as (app, pilot):
+    async with opened(three_chats, judged=False) as (app, pilot):
         app.start_work("trying", fail)
         await asyncio.sleep(0.1)
         await pilot.pause()
@@ -144,4 +144,33 @@ async def test_following_can_begin_after_the_log_was_read(opened, three_chats, t
             file.write(b"".join(lines[200:]))
         await _until(lambda: len(app.session.scene.table) > before)
         assert app.session.chosen() == 2  # the cursor stays where it was
+        await pilot.press("v")
+
+
+async def test_a_long_log_is_skimmed_and_shows_the_same(opened, settle, three_chats, monkeypatch):
+    """A log of many megabytes: the same requests, conversations and findings; following it reads it whole."""
+    shown = (
+        "line",
+        "prompt",
+        "cached",
+        "generated",
+        "conv",
+        "miss",
+        "evicted",
+        "disk_hit",
+        "lost",
+        "live_after",
+    )
+    async with opened(three_chats) as (app, _):
+        expected = app.session.scene.table.select(shown)
+        named = app.findings.mechanisms().keys()
+    monkeypatch.setattr("parser.inputs.LONG", 1000)
+    async with opened(three_chats) as (app, pilot):
+        assert app.feed.skims
+        assert app.session.scene.table.select(shown).equals(expected)
+        assert app.findings.mechanisms().keys() == named
+        await pilot.press("v")
+        await settle(app)
+        assert not app.feed.skims
+        assert app.session.scene.table.select(shown).equals(expected)
         await pilot.press("v")
