@@ -107,7 +107,7 @@ def traced(view: View, episodes: Sequence[Episode]) -> dict[str, Any]:
 
 
 def fallback_sign(view: View, mechanism: str, explain: str, **extra: Any) -> Iterator[Sign]:
-    """One sign over all episodes with this fallback; `explain` may use {count} and {share}."""
+    """One sign over all episodes with this fallback; `explain` may use {count}, {s} (of a plural) and {share}."""
     found = fallen(view, mechanism)
     if not found:
         return
@@ -126,7 +126,7 @@ def fallback_sign(view: View, mechanism: str, explain: str, **extra: Any) -> Ite
     lines = {line for e in episodes for line in e.lines} | set(
         lines_of(x for _, f in found for x in f.events)
     )
-    text = explain.format(count=len(found), share=tokens or 0)
+    text = explain.format(count=len(found), s="" if len(found) == 1 else "s", share=tokens or 0)
     yield Sign(
         f"{text} ({found[0][1].why})", tuple(episodes), tuple(sorted(lines)), figures, tokens, seconds,
         grade, CONFIDENCE[grade],

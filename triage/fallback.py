@@ -226,9 +226,7 @@ def _cold(episode: Episode) -> bool:
 def _gone(view: View, store: Event, episode: Episode) -> bool:
     """The stored file was deleted, or consumed by a hit, before the episode asked for it."""
     tokens, begun = store.get("tokens"), episode.request.prompt_line or float("inf")
-    lost = (
-        view.of("kv_evicted") + view.of("kv_discarded") + view.consumed
-    )
+    lost = view.of("kv_evicted") + view.of("kv_discarded") + view.consumed
     return any(e.seq > store.seq and e.line < begun and e.get("tokens") in (tokens, None) for e in lost)
 
 

@@ -193,7 +193,7 @@ def _too_few(episode: Episode, group: Alternation, setting: Setting) -> Trigger:
     slots = setting.view.slots(episode) or 1
     return Trigger(
         "too-few-slots",
-        f"{max(group.conversations, slots + 1)} conversations take turns in {slots} slot(s)",
+        f"{max(group.conversations, slots + 1)} conversations take turns in {slots} slot{'' if slots == 1 else 's'}",
         "turns",
         cheap=False,
     )

@@ -18,7 +18,7 @@ def not_knowable(view: View, ranked: Sequence[Judged]) -> tuple[str, ...]:
 
 
 def _slots(view: View, ranked: Sequence[Judged]) -> Iterator[str]:
-    if view.server.slots is None and any(j.mechanism.family == "slots" for j in ranked):
+    if view.slots() is None and any(j.mechanism.family == "slots" for j in ranked):
         yield "how many slots the server has: the start line `batched mode enabled resident_sessions=…` or the flag --batched-session would tell"
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from parser.event import Event
 from parser.request import Request
-from triage.attempts import FAILED_RULES
+from triage.attempts import FAILED_RULES, unfinished
 from triage.build import prefill_seconds
 from triage.episodes import Episode, total, total_s
 from triage.evidence import event_sign, plural
@@ -40,6 +40,12 @@ def _wasted(view: View, episodes: list[Episode]) -> float | None:
     return total_s(e.request.total_s if e.request.total_s is not None else e.seconds for e in episodes)
 
 
+def _computed(view: View, episode: Episode) -> int | None:
+    """Tokens that were prefilled for nobody: all, or as far as the chunk lines of a prefill without an end tell."""
+    reached = episode.request.progress.last_done
+    return reached if reached is not None and unfinished(view, episode.request) else episode.prefilled
+
+
 def detect(view: View) -> Iterator[Sign]:
     """Stream errors of the client's side, or finish=error with a failed client write."""
     lines = gone_lines(view)
@@ -63,13 +69,14 @@ def detect(view: View) -> Iterator[Sign]:
                 "wasted_prefill_seconds": prefill,
                 "wasted_seconds": seconds,
                 "prefill_tokens": total(e.prefilled for e in episodes),
+                "computed_tokens": total(_computed(view, e) for e in episodes),
                 "generated_tokens": total(e.request.generated_tokens for e in episodes),
                 "cached_tokens": first.cached_tokens if first is not None else None,
                 "prompt_tokens": first.prompt_tokens if first is not None else None,
             }
         ),
         episodes=episodes,
-        tokens=total(e.prefilled for e in episodes),
+        tokens=total(_computed(view, e) for e in episodes),
         seconds=seconds,
     )
 

@@ -17,7 +17,7 @@ def detect(view: View) -> Iterator[Sign]:
     yield from fallback_sign(
         view,
         "hit-not-used",
-        "{count} disk hit(s) were loaded and thrown away: the prefill starts before them",
+        "{count} disk hit{s} loaded and thrown away: the prefill starts before it",
         thrown_away_tokens=total(h.get("tokens") for h in hits),
         load_ms=total_s(h.get("load_ms") for h in hits),
     )

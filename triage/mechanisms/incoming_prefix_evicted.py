@@ -16,7 +16,7 @@ def detect(view: View) -> Iterator[Sign]:
     yield from fallback_sign(
         view,
         "incoming-prefix-evicted",
-        "{count} time(s) the store of the old state pushed out the prefix that the request needed: {share} tokens",
+        "{count} time{s} the store of the old state pushed out the prefix that the request needed: {share} tokens",
         evicted_needed_tokens=total(int(f.events[0].get("tokens")) for _, f in found if f.events),
     )
 

@@ -30,7 +30,7 @@ def detect(view: View) -> Iterator[Sign]:
     yield from fallback_sign(
         view,
         "key-never-matches",
-        "{count} cold start(s) of conversations whose state lies on the disk under a key that the client's text never gives",
+        "{count} cold start{s} of conversations whose state lies on the disk under a key that the client's text never gives",
         stored_never_found_tokens=total(e.get("tokens") for e in stores.values()),
         stored_in_vain_mib=total_s(e.get("size_mib") for e in stores.values()),
     )

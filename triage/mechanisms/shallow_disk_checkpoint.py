@@ -33,7 +33,7 @@ def detect(view: View) -> Iterator[Sign]:
     yield from fallback_sign(
         view,
         "shallow-disk-checkpoint",
-        "{count} fallback(s) to disk files that end short of the common text: {share} tokens computed again",
+        "{count} fallback{s} to a disk file that ends short of the common text: {share} tokens computed again",
         store_spacing_tokens=_spacing(view),
         share_of_prefill_percent=round(share, 3) if share is not None else None,
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from triage.episodes import Episode
-from triage.evidence import trigger_sign
+from triage.evidence import plural, trigger_sign
 from triage.mechanism import Mechanism, Replay, Sign
 from triage.mechanisms.slot_steal_shared_prefix import switch_figures
 from triage.turns import owed, switch_seconds
@@ -24,8 +24,8 @@ def detect(view: View) -> Iterator[Sign]:
 
     def explain(episodes: list[Episode], figures: dict[str, Any]) -> str:
         return (
-            f"{figures.get('conversations')} conversations share {figures.get('slots', 'too few')} slot(s): "
-            f"{len(episodes)} switches, each pushes a live state out"
+            f"{figures.get('conversations')} conversations share {_slots(figures.get('slots'))}, "
+            f"{plural(len(episodes), 'switch', 'switches')}, each pushes a live state out"
         )
 
     severity = "medium" if view.disk_in_use else "high"
@@ -38,6 +38,10 @@ def detect(view: View) -> Iterator[Sign]:
         measure=lambda e: owed(view, e),
         overhead=lambda e: switch_seconds(view, e),
     )
+
+
+def _slots(slots: int | None) -> str:
+    return plural(slots, "slot") if slots is not None else "too few slots"
 
 
 MECHANISM = Mechanism(

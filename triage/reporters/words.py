@@ -33,7 +33,9 @@ _PARTS: Final = {
     "nobody's": {"unrelated-prompt", "slow-but-right", "healthy", "nothing-to-judge"},
 }  # fmt: skip
 #: quantities that say how sure or how counted, not what was found
-_ASIDE: Final = frozenset({"episodes", "severity", "prefill_seconds_known_for"})
+_ASIDE: Final = frozenset(
+    {"episodes", "severity", "prefill_seconds_known_for", "lost_to_cache_tokens", "changed_text_tokens"}
+)  # the last two stand in the row of costs
 #: less is not worth a word
 _LEAST_S: Final = 0.05
 
