@@ -9,9 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final
 
 from parser.event import Event
+from parser.grammar import escape, grammar
 from parser.line import Line
 from parser.markdown import Physical
 from parser.peel import RAW_BYTES, RAW_TEXT, Peeled, peel, split_remark, unescaped, without_cut
@@ -30,6 +32,8 @@ _LOG_TEXT: Final = re.compile(
     r"kv cache (?:miss|hit|stored|evicted|skipped)|\bctx=\d+\.\.|\bprompt (?:done|start)\b"
     r"|(?:prefill|decoding) chunk|\bfinish=\w|\b(?:common|tokens|live)=\d"
 )
+#: What joining may take away at the ends of lines.
+_GLUE: Final = str.maketrans("", "", ' \t*~`",')
 _CELL: Final = re.compile(r"(?:\\.|`[^`]*`|[^|\\`]|`)+|(?<=\|)(?=\|)")
 
 
@@ -58,7 +62,7 @@ class Offers:
     def __init__(self, lines: list[Physical], parse: Parse, source: int) -> None:
         self.lines, self.source = lines, source
         self._parse, self._parsed = parse, dict[tuple[str, str | None], Event]()
-        self._widths: dict[int, int] = {}
+        self._longest = _two_longest(lines)
         self.excerpt = 0
         self.block: int | None = None  # of the excerpt that is open, None between excerpts
 
@@ -117,7 +121,7 @@ class Offers:
 
         A wrap may stand at a blank or inside a word, so both ways to glue are tried at each.
         """
-        if not may_go_on(found.line):
+        if not may_go_on(found.line) or not (is_event(found.event) or self.may_become_event(at)):
             return found, at
         best, end, tries = found, at, [found]
         for ahead in range(at, min(at + MAX_JOINED, len(self.lines))):
@@ -139,6 +143,12 @@ class Offers:
             tries = [one for one in tries if one.line.comment is None]
         return best, end
 
+    def may_become_event(self, at: int) -> bool:
+        """Whether the lines from `at - 1` on hold a literal of the grammar, however they are glued: most prose
+        does not, and need not be tried."""
+        texts = (unescaped(line.text) for line in self.lines[at - 1 : at + MAX_JOINED])
+        return _packed_literals().search("".join(texts).translate(_GLUE)) is not None
+
     def glues(self, ahead: int) -> tuple[str, str]:
         """What may stand between a line and the one before it, the likelier first: a blank that the wrap
         swallowed, or nothing where lines are cut at one width or a file name is cut."""
@@ -152,10 +162,8 @@ class Offers:
 
     def width(self, block: int) -> int:
         """The length at which the lines of a block are cut; -1 where no two of the longest are alike."""
-        if block not in self._widths:
-            lengths = sorted(len(line.text) for line in self.lines if line.block == block)[-2:]
-            self._widths[block] = lengths[0] if len(lengths) == 2 and lengths[0] == lengths[1] else -1
-        return self._widths[block]
+        first, second = self._longest.get(block, (0, -1))
+        return first if first == second else -1
 
     def going_on(self, line: Physical, before: Physical) -> tuple[str | None, tuple[bool, int, int]]:
         """The text of a line that may go on with the one before (of its block, without a head), else None;
@@ -326,6 +334,23 @@ class Offers:
             return [replace(one, line=replace(one.line, place="cell")) for one, _ in self.fragments([line])]
         found = [self.offer(peeled, here, "cell") for peeled in peel(unescaped(text)) if text]
         return [replace(one, weak=True) for one in found if is_event(one.event)]
+
+
+@lru_cache(maxsize=1)
+def _packed_literals() -> re.Pattern[str]:
+    """Any of the literals of which each line of the log holds one, without what a wrap may swallow."""
+    packed = {template.needle.translate(_GLUE) for template in grammar().templates}
+    return re.compile("|".join(escape(one) for one in sorted(packed)))
+
+
+def _two_longest(lines: list[Physical]) -> dict[int, tuple[int, int]]:
+    """The lengths of the two longest lines of each block; -1 where there is but one."""
+    found: dict[int, tuple[int, int]] = {}
+    for line in lines:
+        first, second = found.get(line.block, (-1, -1))
+        length = len(line.text)
+        found[line.block] = (max(first, length), max(second, min(first, length)))
+    return found
 
 
 def _gain(found: Found) -> tuple[bool, int, int]:

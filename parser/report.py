@@ -10,8 +10,9 @@ import re
 from dataclasses import replace
 from typing import Any, Final
 
-from parser.event import KINDS, Event
+from parser.event import Event
 from parser.hearsay import Hearsay, hearsay_of
+from parser.lanes import event, text_lane
 from parser.line import Line
 from parser.markdown import physical_lines
 from parser.pasted import Found, Offers, Parse, is_event
@@ -59,10 +60,10 @@ def _oddly_wrapped(line: bytes) -> bool:
 
 def read_report(source: Source, *, max_bytes: int | None = None) -> tuple[list[Line], list[Hearsay]]:
     """The lines of a report, ready for `parser.events.parse_lines`, and what it says in other words."""
-    from parser.events import parse_lines
+    text = text_lane()
 
     def parse(line: Line) -> Event:
-        return next(parse_lines([line]).rows(*KINDS))
+        return event(line, text.parse(line.text), 0)
 
     return read_text(read_all(source, max_bytes=max_bytes or MAX_REPORT_BYTES), parse, source.index)
 
