@@ -25,6 +25,7 @@ class Chain:
 
     by_live: dict[int, list[Request]] = field(default_factory=dict)  # live length -> who left it
     ended: list[tuple[int, int, int, Request]] = field(default_factory=list)  # heap: finish seq, number, live
+    last: dict[int, float] = field(default_factory=dict)  # slot -> finish seq of its last request (inf: open)
     run: int = 0
     seen: int = 0
     breaks: int = 0
@@ -49,6 +50,8 @@ class Chain:
             request.slot_confidence = (
                 "certain" if before is not None or not request.cached_tokens else "inferred"
             )
+        if request.slot is not None:
+            self.last[request.slot] = float("inf") if finished is None else finished
         if finished is not None:
             left = request.live_after if request.live_after is not None else request.prompt_tokens or 0
             heappush(self.ended, (finished, request.request, left, request))
@@ -72,17 +75,23 @@ class Chain:
         while len(self.by_live) > _LEFT:
             del self.by_live[next(iter(self.by_live))]
 
+    def _idle(self, slots: int) -> int:
+        """The slot whose last request finished longest ago: the likeliest of those that may be it."""
+        return min(range(slots), key=lambda slot: self.last.get(slot, -1))
+
     def _restart(self, run: int) -> None:
         """A new process holds nothing."""
         self.by_live.clear()
         self.ended.clear()
+        self.last.clear()
         self.run, self.used = run, 0
 
     def _enter(self, request: Request, slots: int | None) -> None:
         """A slot that nobody has used yet; where there is none, or something is in it, the chain is broken."""
         free = slots is None or self.used < slots
+        doubtful = not free or bool(request.cached_tokens and not request.disk_hit_tokens)
         empty = request.live_before is None and request.evicted_live_tokens is None
-        self.breaks += not free or bool(request.cached_tokens and not request.disk_hit_tokens)
-        request.slot = self.used if free else 0
+        self.breaks += doubtful
+        request.slot = self.used if free else self._idle(slots or 1)
         self.used += free
         known_zeros(request, 0 if free and empty else None)
