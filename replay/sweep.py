@@ -146,7 +146,7 @@ def dask(address: str) -> Runner:
 
     def remote(tasks: Sequence[Job]) -> Iterator[list[Row]]:
         try:
-            client: Any = connect(address, timeout="10s", set_as_default=False)
+            client: Any = connect(address, timeout="5s", set_as_default=False)
         except (OSError, ValueError) as error:
             raise UsageError("E-DASK", f"no Dask scheduler at {address}: {error}") from None
         try:
