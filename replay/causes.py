@@ -69,7 +69,7 @@ class Causes:
         return UNEXPLAINED
 
     def _freed_late(self, index: int, after: Served) -> bool:
-        """The replay's slot had ended its last request so shortly before that in the server it was still
+        """R2.8: the replay's slot had ended its last request so shortly before that in the server it was still
         busy."""
         times = self.extraction.arrivals
         start, spans = times.start[index], times.spans

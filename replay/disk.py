@@ -1,4 +1,8 @@
-"""The disk directory: checkpoints by their text, lookup, and what is deleted for room (section 4)."""
+"""The disk directory: checkpoints by their text, lookup, and what is deleted for room (section 4).
+
+R7.3: where a cache cannot go back, a file is the only way to an earlier state. Every file here is one that counts
+(R4.3); others in a real directory are neither counted nor removed.
+"""
 
 from __future__ import annotations
 

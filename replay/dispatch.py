@@ -1,4 +1,7 @@
-"""The queue and the dispatcher: which waiting request gets which idle slot (section 2)."""
+"""The queue and the dispatcher: which waiting request gets which idle slot (section 2).
+
+R2.7: nobody is turned away, and nothing but age orders the queue.
+"""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ class Look:
         return None
 
     def _by_text(self) -> Hit | None:
-        """Step 7 (the visible transcript of a thinking turn) and step 8 (the rendered live tokens)."""
+        """Step 7 (the visible transcript of a thinking turn) and step 8 (the rendered live tokens, R3.21)."""
         session = self.session
         pos, text = session.node.size, self.job.prompt.text
         binding = session.bound(session.thinking)

@@ -3,6 +3,9 @@
 A request is a generator (`replay.service`) that yields what it needs next: `LOCK`, seconds to spend while it
 holds the model, `PREFILL` or `DECODE` of the span in its `Task`. The machine decides whose turn it is and how
 long it takes. As long as nothing else can happen, many pieces and steps are one computation.
+
+Only in the fitted times, not in the order of things: speculative decoding (R6.8, R7.2), pieces that end a little
+earlier before an image (R6.9), and what a stream sends meanwhile (R6.10).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One request in its slot, from the cache decision to the last token: the server's job, read top down.
 
 Each method that needs the model is a generator for `replay.machine`. Order of steps: section 3.1; stores:
-section 5; sync: R6.2.
+section 5; sync: R6.2. Nothing is stored when a turn ends or a slot falls idle (R5.6).
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ class Service:
         return self.forest.extend(file.node, self.forest.after_text(prompt, file.key))
 
     def _begin(self, job: Job, task: Task, at_s: float) -> None:
-        """PF1."""
+        """PF1. R3.5: its time begins after the evict store and the lookup."""
         if self.log is not None and job.effective is not None and job.source is not None:
             row = Begun(at_s, job.asked.request, task.slot, job.source, job.cached, rope_of(job.effective))
             self.log.append(row)

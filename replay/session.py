@@ -81,7 +81,8 @@ class Session:
         self.clear_bindings()
 
     def key(self) -> tuple[Node, str]:
-        """R4.1, R5.4: the text under which the live state is stored, and the name of its kind."""
+        """R4.1, R5.4: the text under which the live state is stored, and the name of its kind. R5.7: the text of tokens
+        holds sampled reasoning, which a client that does not send it back never matches."""
         for binding, kind in ((self.responses, "responses-visible"), (self.thinking, "thinking-visible")):
             fits = self.bound(binding)
             if fits is not None and fits.key is not None:

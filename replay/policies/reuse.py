@@ -16,7 +16,7 @@ class Ladder(Reuse):
 
 
 class RewindToCommon(Reuse):
-    """A rewind to the shared prefix at any mismatch, whatever the cache's shape."""
+    """A rewind to the shared prefix at any mismatch, whatever the cache's shape: the most that any can save (R7.4)."""
 
     def rewind(self, live: Live) -> int:
         """All that is shared; of an exact retry all but the last token, which is evaluated again."""

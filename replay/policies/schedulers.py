@@ -21,7 +21,7 @@ class CommonPrefix(Scheduler):
 
 class VisibleKey(Scheduler):
     """R2.15: the whole live state if the text extends the slot's visible key (which R2.12 does not look at);
-    below an empty slot if the images do not match."""
+    below an empty slot if the images do not match. For text the rest is as before (R2.16)."""
 
     def score(self, offer: Offer) -> int:
         """Key, images, then the shared prefix."""
