@@ -173,7 +173,7 @@ class Assembler:
 
 def whole(asked: Asked) -> Reading:
     """`reading.read`."""
-    inputs, assembler = Inputs(asked), _assembler(asked)
+    inputs, assembler = Inputs(asked), assembler_of(asked)
     blocks: list[EventLog] = []
     requests: list[Request] = []
     heard: list[Hearsay] = []
@@ -182,20 +182,21 @@ def whole(asked: Asked) -> Reading:
         requests += assembler.feed(block)
         blocks.append(block)
     requests += assembler.finish()
-    return _reading(inputs, assembler, EventLog.joined(blocks), requests, heard)
+    return reading_of(inputs, assembler, EventLog.joined(blocks), requests, heard)
 
 
 def segments(asked: Asked, through: Through | None = None) -> Iterator[Reading]:
     """`reading.read_segments`."""
-    inputs, assembler = Inputs(asked), _assembler(asked)
+    inputs, assembler = Inputs(asked), assembler_of(asked)
     blocks = inputs.blocks()
     for block in through(blocks, inputs.sources) if through is not None else blocks:
         heard = assembler.hear(inputs.heard())
-        yield _reading(inputs, assembler, block, assembler.feed(block), heard)
-    yield _reading(inputs, assembler, EventLog([]), assembler.finish(), [])
+        yield reading_of(inputs, assembler, block, assembler.feed(block), heard)
+    yield reading_of(inputs, assembler, EventLog([]), assembler.finish(), [])
 
 
-def _assembler(asked: Asked) -> Assembler:
+def assembler_of(asked: Asked) -> Assembler:
+    """An assembler with the traces and client records that were named. Raises InputError for what cannot be read."""
     from parser.trace import read_traces
 
     traces = Traces(read_traces(asked.traces, max_bytes=asked.max_bytes))
@@ -203,13 +204,14 @@ def _assembler(asked: Asked) -> Assembler:
     return Assembler(traces, usage, asked.year)
 
 
-def _reading(
+def reading_of(
     inputs: Inputs,
     assembler: Assembler,
     log: EventLog,
     requests: list[Request],
     heard: Sequence[Hearsay] = (),
 ) -> Reading:
+    """The reading of these events and rows, with all that the assembler knows by now."""
     trace, assembler.trace = assembler.trace, {}
     return Reading(
         sources=inputs.names, kind=inputs.kind, events=log, requests=requests,

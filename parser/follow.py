@@ -16,9 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, Final, cast
 
-from parser.assemble import Assembler
-from parser.assemble import _assembler as assembler_of
-from parser.assemble import _reading as reading_of
+from parser.assemble import Assembler, assembler_of, reading_of
 from parser.beside import Traces, Usage, read_usage
 from parser.eventlog import EventLog
 from parser.events import read_events
