@@ -27,6 +27,7 @@ check: $(READY)  ## lint, format, types, import contract
 	$(BIN)/lint-imports
 
 bench: $(READY)  ## the figures in docs/performance.md
+	$(BIN)/python benchmarks/parse.py
 	$(BIN)/python benchmarks/replay.py
 	$(BIN)/python benchmarks/mlx.py
 	$(BIN)/python benchmarks/tui.py

@@ -18,6 +18,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -111,9 +112,10 @@ def measure(what: str, who: str, command: list[str], path: Path, lines: int, run
     """The best of `runs` runs of a command, end to end."""
     best: tuple[float, float, int] | None = None
     for _ in range(runs):
-        started = time.perf_counter()
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-        _, status, usage = os.wait4(process.pid, 0)
+        with tempfile.TemporaryFile() as out:  # grep stops at its first match where it writes to /dev/null
+            started = time.perf_counter()
+            process = subprocess.Popen(command, stdout=out)
+            _, status, usage = os.wait4(process.pid, 0)
         spent = time.perf_counter() - started
         if status:
             raise SystemExit(f"{' '.join(command)} ended with status {status}")
