@@ -51,6 +51,8 @@ def chains(view: View) -> Iterator[list[Request]]:
 def _strangers(before: Request, request: Request) -> bool:
     """The parser is sure that these are two conversations."""
     both = before.conversation, request.conversation
+    if before.prompt_tokens == request.prompt_tokens and before.client_gone:
+        return False  # the same length again after its client left: the state of it was not kept
     return None not in both and both[0] != both[1] and "guess" not in request.why.get("conversation", "guess")
 
 

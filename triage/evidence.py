@@ -64,8 +64,12 @@ def trigger_sign(
     cheap: bool | None = None,
     severity: str | None = None,
     overhead: Callable[[list[Episode]], float] | None = None,
+    turn_before: bool = False,
 ) -> Iterator[Sign]:
-    """One sign over all episodes with this trigger; none if there are none."""
+    """One sign over all episodes with this trigger; none if there are none.
+
+    `turn_before`: how the turn before ended is evidence as well.
+    """
     found = triggered(view, mechanism, cheap=cheap)
     if not found:
         return
@@ -80,10 +84,13 @@ def trigger_sign(
     grade = grade_of(t for _, t in found)
     figures.update(traced(view, episodes))
     why = max(found, key=lambda pair: pair[0].reprefill or 0)[1].why
+    lines = {line for e in episodes for line in e.lines} | (
+        ends_before(view, episodes) if turn_before else set()
+    )
     yield Sign(
         f"{explain(episodes, figures)} ({why})",
         tuple(episodes),
-        tuple(sorted({line for e in episodes for line in e.lines})),
+        tuple(sorted(lines)),
         figures,
         tokens,
         seconds,
@@ -91,6 +98,14 @@ def trigger_sign(
         CONFIDENCE[grade],
         severity=severity,
     )
+
+
+def ends_before(view: View, episodes: Sequence[Episode]) -> set[int]:
+    """Lines that tell how the turn before each of these ended: its repairs and its finish."""
+    asked = {e.previous.request for e in episodes if e.previous is not None}
+    finished = [r for r in view.requests if r.request in asked and r.finish is not None]
+    repairs = {b.line for e in episodes for b in e.before if b.kind == "tool_repair"}
+    return repairs | {r.lines[-1] for r in finished if r.lines}
 
 
 def traced(view: View, episodes: Sequence[Episode]) -> dict[str, Any]:

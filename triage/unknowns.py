@@ -59,7 +59,8 @@ def _texts(view: View, ranked: Sequence[Judged]) -> Iterator[str]:
 
 def _disk(view: View, ranked: Sequence[Judged]) -> Iterator[str]:
     cold = [e for e in view.misses if e.start == 0]
-    if cold and not view.disk_in_use and not view.disk_configured():
+    tried = view.of("kv_failed") or view.of("kv_skipped")
+    if cold and not tried and not view.disk_in_use and not view.disk_configured():
         yield "no line shows a disk cache in use: the start line `KV disk cache … (budget=…)` would tell"
 
 

@@ -35,7 +35,7 @@ def detect(view: View) -> Iterator[Sign]:
             "matched_percent": round(min(matched), 3) if matched else None,
         }
 
-    yield from trigger_sign(view, "forced-think-close", _explain, extra=extra)
+    yield from trigger_sign(view, "forced-think-close", _explain, extra=extra, turn_before=True)
 
 
 MECHANISM = Mechanism(

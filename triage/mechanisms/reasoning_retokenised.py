@@ -34,7 +34,7 @@ def detect(view: View) -> Iterator[Sign]:
             ),
         }
 
-    yield from trigger_sign(view, "reasoning-retokenised", _explain, extra=extra)
+    yield from trigger_sign(view, "reasoning-retokenised", _explain, extra=extra, turn_before=True)
 
 
 MECHANISM = Mechanism(

@@ -23,7 +23,7 @@ def _owner_pays(view: View, episodes: list[Episode]) -> int | None:
 
 def _explain(episodes: list[Episode], figures: dict[str, Any]) -> str:
     lost = figures.get("lost_live_tokens")
-    return f"{plural(len(episodes), 'request')} that fits no slot pushed out live state of {lost} tokens"
+    return f"{plural(len(episodes), 'request')} of another conversation pushed out a live state: {lost} tokens lost"
 
 
 def detect(view: View) -> Iterator[Sign]:

@@ -30,7 +30,7 @@ def detect(view: View) -> Iterator[Sign]:
             }
         )
 
-    yield from trigger_sign(view, "tool-bytes-retokenised", _explain, extra=extra)
+    yield from trigger_sign(view, "tool-bytes-retokenised", _explain, extra=extra, turn_before=True)
 
 
 MECHANISM = Mechanism(

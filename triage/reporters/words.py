@@ -46,8 +46,10 @@ def part(mechanism: str) -> str:
 
 
 def cost(report: Report) -> str:
-    """What the input cost, with what no cache could have saved said apart."""
+    """What the input cost, with what no cache could have saved said apart; nothing where it holds no request."""
     totals = report.totals
+    if not totals["requests"] and not totals["live_misses"]:
+        return ""
     lost, changed = totals.get("lost_to_cache_tokens", 0), totals.get("changed_text_tokens", 0)
     return (
         f"{plural(totals['requests'], 'request')}, {plural(totals['live_misses'], 'miss', 'misses')}; "
