@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -337,8 +338,8 @@ class TimelineApp(App[None]):
         self.notify("screen copied as text")
 
     def save_picture(self) -> None:
-        """Save an SVG of the screen (a download in the browser)."""
-        self.deliver_screenshot()
+        """Save an SVG of the screen where one works (a download in the browser)."""
+        self.deliver_screenshot(path=os.curdir)
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """Every key of the main screen is a command too."""

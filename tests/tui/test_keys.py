@@ -162,12 +162,14 @@ async def test_axis_follow_copy_and_quit(opened, three_chats):
 
 
 async def test_screenshot_is_an_svg(opened, three_chats, tmp_path, monkeypatch):
-    async with opened(three_chats) as (app, pilot):
-        saved = []
-        monkeypatch.setattr(app, "deliver_screenshot", lambda: saved.append(app.export_screenshot()))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", "/nowhere")  # not every machine has a folder for downloads
+    async with opened(three_chats, judged=False) as (_, pilot):
         await pilot.press("ctrl+s")
-        assert saved[0].startswith("<svg")
-        assert "slot" in saved[0]
+        await pilot.pause(0.5)
+        saved = next(tmp_path.glob("*.svg")).read_text()
+        assert saved.startswith("<svg")
+        assert "slot" in saved
 
 
 async def test_the_palette_offers_every_key_of_the_main_screen(opened, three_chats):
