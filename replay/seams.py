@@ -76,7 +76,7 @@ class Live(Protocol):
 
     @property
     def common(self) -> int:
-        """Tokens shared from the start with the canonical prompt."""
+        """Tokens shared from the start with the canonical prompt, as far as the images in them are shared too."""
 
     @property
     def prompt(self) -> int:
