@@ -1,4 +1,4 @@
-"""What operations cost, fitted to the log itself, each figure with its spread (`docs/costs.md`).
+"""What operations cost, fitted to the log itself, each figure with its spread (`docs/fidelity.md`).
 
 Nothing absolute is assumed: a figure that the log does not show is taken from the reference machine of
 `fixtures/captures/matrix/README.md`, scaled by how fast this log prefills, and is said to be a default.

@@ -1,5 +1,5 @@
 """Fits cost figures to a log's chunk, decoding, store and load lines. Robust: medians, and only lines with
-nothing else running between them (`docs/costs.md`)."""
+nothing else running between them (`docs/fidelity.md`)."""
 
 from __future__ import annotations
 

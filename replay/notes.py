@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
+from parser.request import Request
 from replay.arrivals import Arrivals
 from replay.asking import Parts
 from replay.defaults import Defaults
@@ -46,6 +47,12 @@ def _notes(evidence: Evidence, solution: Solution, defaults: Defaults, parts: Pa
             f"{count} of {len(evidence.requests)} prompts share a prefix that no line shows; by default they "
             f"continue their conversation, and {resting} of {total} prompt tokens rest on that"
         )
+    impossible = sum(_says_too_much(request) for request in evidence.requests)
+    if impossible:
+        yield (
+            f"{impossible} requests share more tokens than they or what they met have, by their own lines: they are taken "
+            "to share all"
+        )
     if solution.contradictions:
         yield f"{len(solution.contradictions)} statements of the log about shared prefixes contradict others"
     guessed = [words for words in parts.open_to.values() if "anchor" in words]
@@ -59,13 +66,23 @@ def _notes(evidence: Evidence, solution: Solution, defaults: Defaults, parts: Pa
         yield f"{queued} requests may have waited for a slot; their arrival is a default"
 
 
+def _says_too_much(request: Request) -> bool:
+    """A miss line or a span that cannot be true."""
+    live, prompt = request.live_before, request.canonical_prompt_tokens or request.prompt_tokens
+    common, cached = request.common or 0, request.cached_tokens or 0
+    beyond = prompt is not None and max(common, cached if request.prompt_tokens == prompt else 0) > prompt
+    return beyond or (live is not None and common > live)
+
+
 def notes_of_before(states: int, files: Sequence[KnownFile]) -> Iterable[str]:
     """Sentences about what was there before the first line."""
     if states:
-        yield (
-            f"the log starts in the middle: {states} conversations that sat in slots before its first line are assumed "
-            "to be earlier requests, which count nowhere"
+        what = (
+            "one conversation that sat in a slot before its first line is assumed to be an earlier request"
+            if states == 1
+            else f"{states} conversations that sat in slots before its first line are assumed to be earlier requests"
         )
+        yield f"the log starts in the middle: {what}, counted nowhere"
     if files:
         known = sum(file.tokens for file in files if file.key is not None)
         yield (
