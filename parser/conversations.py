@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final
 
 from parser.losses import set_losses
@@ -245,8 +246,8 @@ def _prompt(row: Request) -> int | None:
 
 
 def _bound(table: dict[Any, Any], most: int = _REMEMBERED) -> None:
-    while len(table) > most:
-        del table[next(iter(table))]
+    for key in list(islice(table, max(0, len(table) - most))):
+        del table[key]
 
 
 def _speaks(row: Request) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from itertools import islice
 from typing import Final
 
 from parser.request import Request
@@ -15,7 +16,7 @@ from parser.rows import known_zeros
 
 #: lengths that do not follow from what was left, as a share of the requests, that put the slots in doubt
 _BROKEN: Final = 0.02
-#: live lengths that are remembered
+#: live lengths that are remembered, at least
 _LEFT: Final = 4096
 
 
@@ -72,8 +73,9 @@ class Chain:
         while self.ended and self.ended[0][0] < seq:
             _, _, live, request = heappop(self.ended)
             self.by_live.setdefault(live, []).append(request)
-        while len(self.by_live) > _LEFT:
-            del self.by_live[next(iter(self.by_live))]
+        if len(self.by_live) > 2 * _LEFT:
+            for live in list(islice(self.by_live, _LEFT)):
+                del self.by_live[live]
 
     def _idle(self, slots: int) -> int:
         """The slot whose last request finished longest ago: the likeliest of those that may be it."""
