@@ -51,6 +51,7 @@ async def _drive(path: str, began: float, only_first: bool) -> dict[str, object]
         while not any(rows for _, rows in frames):
             await asyncio.sleep(0.01)
         found["first_s"] = next(at for at, rows in frames if rows) - began
+        found["first_cpu_s"] = time.process_time()
         if only_first:
             found["busy_keys_ms"] = await _while_reading(app, pilot, frames)
         else:
@@ -58,6 +59,7 @@ async def _drive(path: str, began: float, only_first: bool) -> dict[str, object]
                 await asyncio.sleep(0.02)
             await pilot.pause()
             found |= {"whole_s": frames[-1][0] - began, "requests": len(app.session.scene.table)}
+            found["whole_cpu_s"] = time.process_time()
             app.stop_work()
             found["keys_ms"] = await _keys(app, pilot, frames)
         found["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -75,6 +77,7 @@ async def _while_reading(app, pilot, frames) -> list[float]:
 async def _keys(app, pilot, frames) -> dict[str, list[float]]:
     """size x zoom -> milliseconds from key to frame."""
     found = {}
+    cpu, pressed = time.process_time(), 0
     for size in SIZES:
         await pilot.resize_terminal(*size)
         await pilot.pause()
@@ -86,6 +89,8 @@ async def _keys(app, pilot, frames) -> dict[str, list[float]]:
             await pilot.pause()
             times = [await _press(app, pilot, frames, key) for key in KEYS]
             found[f"{size[0]}x{size[1]} zoom {2**zoom}"] = times
+            pressed += len(times)
+    found["cpu"] = [1000 * (time.process_time() - cpu) / pressed]
     return found
 
 
@@ -134,16 +139,26 @@ def _log(lines: int, size: float | None = None) -> str:
 
 
 def _report(lines: int, figures: dict[str, object], textual: dict[str, object]) -> None:
+    (cpu_ms,) = figures["keys_ms"].pop("cpu")
     keys = {zoom: [ms for ms in times if ms] for zoom, times in figures["keys_ms"].items()}
     everything = sorted(ms for times in keys.values() for ms in times)
     print(f"log of {lines:,} lines, {figures['requests']:,} requests")
+    load, cores = os.getloadavg()[0], len(os.sched_getaffinity(0))
+    print(
+        f"  {cores} cores, load {load:.1f} at the end: above {cores}.0 others were at work, and times are longer"
+    )
     print(f"  Textual alone, first frame   {textual['first_s']:7.2f} s")
-    print(f"  first useful screen          {figures['first_s']:7.2f} s   (below 1.5)")
-    print(f"  whole log on the screen      {figures['whole_s']:7.2f} s   (below 5)")
+    print(
+        f"  first useful screen          {figures['first_s']:7.2f} s   (below 1.5), {figures['first_cpu_s']:.2f} s CPU"
+    )
+    print(
+        f"  whole log on the screen      {figures['whole_s']:7.2f} s   (below 5), {figures['whole_cpu_s']:.2f} s CPU"
+    )
     worst = everything[int(len(everything) * 0.95)]
     print(
         f"  key to frame                 {median(everything):7.1f} ms median, {worst:.1f} ms p95   (below 50)"
     )
+    print(f"  a key, with the waiting      {cpu_ms:7.1f} ms CPU on the mean")
     for zoom, times in keys.items():
         print(f"    {zoom:<24} {median(times):7.1f} ms median, {max(times):.1f} ms most")
     print(f"  memory at its highest        {figures['peak_mb']:7.0f} MB  (below 500)")

@@ -30,6 +30,7 @@ from tui.tables import Deleted, Frozen, Tables
 
 _PERIOD: Final = 0.25  # seconds between two pictures while reading
 _LONG: Final = 2 << 20  # bytes from which the beginning is shown first
+_DRAWN: Final = 0.1  # seconds in which nothing else runs, so that the beginning is on the screen at once
 _DELETIONS_KEPT: Final = 20_000  # the latest, for requests that are still open
 _LOOK: Final = 0.5  # seconds between two looks at a growing file
 _PIECE: Final = 4_000  # requests of a long log that are taken at once
@@ -98,6 +99,7 @@ class Feed:
         size, span = _bytes_of(self.wanted.inputs), whole_span(self.wanted.inputs)
         if (size or 0) > _LONG:
             self._glance(tell, span)
+            time.sleep(_DRAWN)
         next_at, share = time.monotonic() + _PERIOD, None
         for step in self._steps(stopped):
             self._take(step.reading)
