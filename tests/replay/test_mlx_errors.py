@@ -184,7 +184,7 @@ def test_the_process_own_limit_counts(monkeypatch):
     """`ulimit -v`: an address space that is nearly used up, however much memory the machine has."""
     workload, config, log, outcome = small(100)
     monkeypatch.setattr(resource, "getrlimit", lambda _: (1 << 20, 1 << 20))
-    with pytest.raises(DeviceError, match="0.00 GiB are free"):
+    with pytest.raises(DeviceError, match=r"0\.00 GiB are free"):
         carry_out(workload, [config], log, outcome, TensorOptions(device="cpu"))
 
 
