@@ -36,8 +36,16 @@ def _gone_requests(view: View) -> list[Request]:
 
 
 def _wasted(view: View, episodes: list[Episode]) -> float | None:
-    """Seconds computed for nobody: the whole request where the log says it, else its prefill."""
-    return total_s(e.request.total_s if e.request.total_s is not None else e.seconds for e in episodes)
+    """Seconds computed for nobody: the whole request where the log says it, else its prefill, as far as it came."""
+    return total_s(_spent(view, e.request, e.seconds) for e in episodes)
+
+
+def _spent(view: View, request: Request, prefill: float | None) -> float | None:
+    if request.total_s is not None or prefill is not None or not unfinished(view, request):
+        return request.total_s if request.total_s is not None else prefill
+    if request.start_s is None or request.end_s is None or request.end_s <= request.start_s:
+        return request.progress.last_s
+    return max(request.end_s - request.start_s, request.progress.last_s or 0.0)
 
 
 def _computed(view: View, episode: Episode) -> int | None:
