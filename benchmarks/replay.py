@@ -4,7 +4,8 @@
 
 Each conversation sends two turns in a row (the first misses and comes back from the disk or from nothing, the
 second extends the live state), then the next one has its turn; after ten turns a conversation starts anew. One line
-is printed a size, so that linearity and independence of prompt lengths can be read off.
+is printed a size, so that linearity can be read off; the last two have prompts ten times as long, once with the
+continued stores that these bring and once without: a request costs what it stores, not what it is long.
 """
 
 from __future__ import annotations
@@ -68,11 +69,14 @@ def main() -> None:
     options.add_argument("--lanes", type=int, default=1)
     args = options.parse_args()
     config = replace(profile("ds4-2026-08"), slots=3, ctx=200_000)
-    for requests, tokens in ((args.requests // 4, 1000), (args.requests, 1000), (args.requests, 10_000)):
+    sizes = ((args.requests // 4, 1000, 10_000), (args.requests, 1000, 10_000))
+    longer = ((args.requests, 10_000, 10_000), (args.requests, 10_000, 0))
+    for requests, tokens, interval in sizes + longer:
         load = workload(requests, args.lanes, tokens)
         budget = config.file_bytes(FILE * tokens) * 200 // (1 << 20)
+        server = replace(config, kv_disk_space_mb=budget, kv_cache_continued_interval_tokens=interval)
         began = time.process_time()
-        outcome = replay(load, replace(config, kv_disk_space_mb=budget), FlatCosts())
+        outcome = replay(load, server, FlatCosts())
         spent = time.process_time() - began
         totals, stores = outcome.totals, sum(len(row.stores) for row in outcome.requests)
         print(

@@ -63,6 +63,8 @@ class Session:
     def place(self, job: Job) -> None:
         """Where the images of a prompt will lie. What is reused has them where it had them; the rest of the
         effective prompt is the canonical one's, moved."""
+        if not job.asked.images and not self.spans:
+            return
         images, moved = job.asked.images, job.effective_size - job.prompt.size
         old = images if job.source in ("memory-rewind", "disk-text") else self.spans
         kept = tuple(image for image in old if image.at < job.cached)
