@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from parser.event import Event
@@ -43,6 +44,19 @@ def _full(episode: Episode) -> bool:
     if episode.of("live_rewind") or episode.hit is not None or before is None or before.generated is None:
         return True
     return start >= before.prompt + before.generated - 1 or before.how != "slot"
+
+
+def cold_again(view: View, episodes: Sequence[Episode]) -> list[Episode]:
+    """Prompts from zero behind one of nearly their length, in a paste that leaves out what stands before a prefill."""
+    found, before = [], dict[int, int]()
+    if view.of("live_miss") or view.of("prompt_start"):
+        return []
+    for episode in episodes:
+        last, prompt, run = before.get(episode.request.run), episode.prompt or 0, episode.request.run
+        if last is not None and not episode.start and last <= prompt <= (1 + view.limits.alike_share) * last:
+            found.append(episode)
+        before[run] = prompt
+    return found
 
 
 def good_signs(view: View) -> list[tuple[str, Event]]:

@@ -305,3 +305,22 @@ def test_lines_of_one_request_that_are_only_hearsay_are_no_storm(found):
         """
     )
     assert "retry-storm" not in ids
+
+
+def test_growing_prompts_from_zero_without_their_misses_are_not_surely_right(judge):
+    """Only `prompt done` was pasted: why a conversation begins at zero again is not in it."""
+    report = judge(
+        """
+        0912 09:00:00 ds4-server: chat ctx=0..90000:90000 TOOLS prompt done 301.000s
+        0912 09:10:00 ds4-server: chat ctx=0..90400:90400 TOOLS prompt done 303.000s
+        """
+    )
+    first = report.findings[0]
+    assert first.mechanism == "slow-but-right"
+    assert first.confidence <= 0.5
+    assert "nothing was lost" not in first.explanation
+
+
+def test_a_first_prompt_that_takes_long_is_right(judge):
+    report = judge("0912 09:00:00 ds4-server: chat ctx=0..90000:90000 TOOLS prompt done 301.000s\n")
+    assert report.findings[0].confidence > 0.9

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from triage.episodes import Episode
 from triage.evidence import event_sign, triggered
 from triage.figures import compact, listed
-from triage.health import good_signs, judged_right
+from triage.health import cold_again, good_signs, judged_right
 from triage.mechanism import INFORMATION, Mechanism, Sign
 from triage.view import View
 
@@ -15,6 +15,8 @@ from triage.view import View
 def detect(view: View) -> Iterator[Sign]:
     """A continuation, a used hit, S = L', a rewind, or a first cold prompt. (The ranking drops it beside an alarm.)"""
     right = judged_right(view)
+    doubtful = {id(e) for e in cold_again(view, right)}
+    right = [e for e in right if id(e) not in doubtful]
     signs = good_signs(view)
     switches = _cheap(view)
     if not signs and not right and not switches and not _all_plain(view):

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from statistics import median
 from typing import Any
 
 from parser.event import Event
 from triage.episodes import Episode, total, total_s
-from triage.evidence import event_sign, plural
+from triage.evidence import CONFIDENCE, event_sign, plural
 from triage.figures import compact
-from triage.health import judged_right
+from triage.health import cold_again, judged_right
 from triage.mechanism import INFORMATION, Mechanism, Sign
 from triage.view import View
 
@@ -90,13 +91,21 @@ def detect(view: View) -> Iterator[Sign]:
             **batch_figures(view),
         }
     )
-    text = (
-        f"{plural(len(found), 'prefill')} of really new text take their time"
-        if found
-        else "several streams share the machine"
+    again = cold_again(view, episodes)
+    sign = event_sign(
+        _text(len(found), len(again)), _lines(found, view), figures, episodes=episodes, tokens=0
     )
-    yield event_sign(
-        f"{text}: nothing was lost to the cache", _lines(found, view), figures, episodes=episodes, tokens=0
+    yield replace(sign, grade="possible", confidence=CONFIDENCE["possible"]) if again else sign
+
+
+def _text(found: int, again: int) -> str:
+    if not found:
+        return "several streams share the machine: nothing was lost to the cache"
+    if not again:
+        return f"{plural(found, 'prefill')} of really new text take their time: nothing was lost to the cache"
+    return (
+        f"{plural(found, 'prefill')} take their time and no line shows a loss; but {again} of them start from zero "
+        "behind a prompt of nearly the same length: the `live kv cache miss` lines would tell why"
     )
 
 
