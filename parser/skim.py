@@ -40,8 +40,8 @@ RARE: Final = (
 )  # fmt: skip
 #: a request without `finish` waits for it, and those behind it with it, until so many events have passed
 _OPEN: Final = 30_000
-#: blocks that are read before they are asked for; a stretch is about half as many
-_BLOCKS_AHEAD: Final = 10
+#: blocks that are read before they are asked for (each takes some tens of MB)
+_BLOCKS_AHEAD: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
