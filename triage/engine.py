@@ -28,6 +28,8 @@ _PAIR_FAULT = re.compile(
 _HARMLESS = re.compile(r"[Ff]alling back|\bFAILED\b|gate-timeout=|warm-up ok|oom_score|planned|failed=0")
 _MEMORY = re.compile(r"\bout of memory\b|\balloc(?:ation)? failed\b", re.I)
 _NOT_MEMORY = re.compile(r"oom_score_adj|memory plan|planned|size overflow|staging failed", re.I)
+#: the kernel's own word for it (its line goes on with `oom_score_adj:0`)
+_KILLED = re.compile(r"out of memory: kill(?:ed)? process \d+ \(ds4[\w-]*\)", re.I)
 _FAILED = re.compile(r"\bfailed\b")
 #: what tells two models apart, by the words of the engine's start lines
 _MODEL: Final = (
@@ -54,13 +56,14 @@ def _is_pair_failure(event: Event) -> bool:
 
 
 def memory_failures(view: View) -> list[Event]:
-    """`alloc failed: out of memory`, and sessions that could not be created."""
+    """`alloc failed: out of memory`, and sessions that could not be created, a server that the kernel killed."""
     lines = [
         e
         for e in view.engine
         if _MEMORY.search(e.text) and not _NOT_MEMORY.search(e.text) and not _HARMLESS.search(e.text)
     ]
     lines = [e for e in lines if _ENGINE.match(e.text) or e.kind != "foreign"]
+    lines += [e for e in view.engine if _KILLED.search(e.text)]
     return sorted(
         {e.seq: e for e in (*lines, *view.of("startup", "session_failed"))}.values(), key=lambda e: e.seq
     )

@@ -324,3 +324,14 @@ def test_growing_prompts_from_zero_without_their_misses_are_not_surely_right(jud
 def test_a_first_prompt_that_takes_long_is_right(judge):
     report = judge("0912 09:00:00 ds4-server: chat ctx=0..90000:90000 TOOLS prompt done 301.000s\n")
     assert report.findings[0].confidence > 0.9
+
+
+def test_a_server_that_the_kernel_killed(found):
+    """The kernel's line names `oom_score_adj` as well, which alone is no memory failure."""
+    ids = found(
+        """
+        Sep 12 09:04:11 box kernel: Out of memory: Killed process 911 (ds4-server) total-vm:210000000kB, anon-rss:2kB, UID:0 oom_score_adj:0
+        0912 09:00:00 ds4-server: chat ctx=0..90000:90000 TOOLS prompt start
+        """
+    )
+    assert ids[0] == "out-of-memory"

@@ -102,7 +102,8 @@ def _text(found: int, again: int) -> str:
     if not found:
         return "several streams share the machine: nothing was lost to the cache"
     if not again:
-        return f"{plural(found, 'prefill')} of really new text take their time: nothing was lost to the cache"
+        takes = "takes its" if found == 1 else "take their"
+        return f"{plural(found, 'prefill')} of really new text {takes} time: nothing was lost to the cache"
     return (
         f"{plural(found, 'prefill')} take their time and no line shows a loss; but {again} of them start from zero "
         "behind a prompt of nearly the same length: the `live kv cache miss` lines would tell why"
