@@ -20,6 +20,8 @@ from parser.rows import begin_row, file_name, finish_row, from_episode, store_of
 
 #: episodes that may wait for their `prompt start` in a log of many slots
 _WAITING = 64
+#: requests that may be open at once: more than any server runs; the oldest of more is over
+_MOST_OPEN = 256
 #: a request is over when so many lines and seconds went by without one of its own
 _QUIET_LINES, _QUIET_S = 200_000, 1_800.0
 
@@ -166,6 +168,8 @@ class Joiner:
         row.api = event.get("api")
         begin_row(opened, event)
         self.opens.add(opened)
+        if len(self.opens) > _MOST_OPEN:
+            self._close(next(iter(self.opens.all.values())))
         return opened
 
     def _unprinted(self, event: Event, at: float | None, span: Span | None) -> Open:
