@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from parser.events import parse_line
+from parser.join import Joiner
 from parser.reading import read
 
 BATCHED = "context buffers 1739.75 MiB (ctx=65536, backend=metal, prefill_chunk=4096, raw_kv_rows=4352, compressed_kv_rows=16386)\nbatched mode enabled resident_sessions={n} prefill_quantum=2048 mixed_prefill_quantum=128 decode_coalesce_us=2000\nlistening on http://127.0.0.1:8000"
@@ -388,3 +392,14 @@ def test_in_an_excerpt_the_hit_line_may_be_missing(tmp_path):
         None,
         70000,
     )
+
+
+def test_a_log_of_starts_alone_does_not_hold_them_all_open():
+    """No server runs so many at once: the oldest are over, and none is lost."""
+    joiner = Joiner()
+    for number in range(300):
+        text = f"0915 10:00:00 ds4-server: chat ctx=0..{number + 5}:{number + 5} prompt start"
+        joiner.feed(replace(parse_line(text, line=number + 1), seq=number))
+    assert len(joiner.opens) == 256
+    joiner.end_run()
+    assert [opened.row.prompt_tokens for opened in joiner.closed] == [number + 5 for number in range(300)]
