@@ -2,12 +2,21 @@
 
 import argparse
 import json
+from dataclasses import replace
 from functools import cache
+from random import Random
 
 import pytest
 from captured import CAPTURES, study
+from chats import MACHINE, Day
 
 from ds4scope import server_options
+from parser.reading import read
+from replay.configure import configs_of
+from replay.emit import emit
+from replay.server import replay
+from replay.study import study_of
+from replay.workload import Stop
 
 #: 5 %, and the 1.6 % by which the captures themselves differ from run to run (their README)
 NEAR = 0.066
@@ -68,3 +77,32 @@ def test_all_other_servers(source):
         assert any("no line shows" in note for note in made.workload.notes)
     else:
         assert not wrong
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_other_workloads(tmp_path, seed):
+    """One client with three conversations, helpers and a restart: read from the log of a server with room on its disk,
+    and predicted for others. The truth is the same model with what the client really asked."""
+    asked = replace(Day(Random(seed), [3], 12, helpers=0.2).workload(), stops=(Stop(before=9), Stop()))
+    configs, log = (
+        configs_of(None, {"server": "ds4-2026-08", "slots": 2, "kv_disk_space_mb": 8192}, asked),
+        [],
+    )
+    replay(asked, configs, MACHINE, log)
+    path = tmp_path / "server.log"
+    path.write_bytes(emit(asked, configs, log, "1130 10:00:00"))
+    made = study_of(read([str(path)]))
+
+    for slots, disk in (("single", 8192), (2, 600), (3, 8192), (2, 0)):
+        chosen = {
+            "server": "ds4-2026-09-reuse",
+            "slots": slots,
+            "kv_disk": disk > 0,
+            "kv_disk_space_mb": disk or 1,
+        }
+        truth = replay(asked, configs_of(None, chosen, asked), MACHINE).totals
+        found = made.run(**chosen).totals
+        for total in TOTALS:
+            exact = getattr(truth, total)
+            assert abs(getattr(found, total) - exact) <= max(1, 0.02 * exact), (total, chosen)
+        assert found.latency_s_sum == pytest.approx(truth.latency_s_sum, rel=0.05)
