@@ -52,7 +52,9 @@ def rank(judged: Sequence[Judged], rate: float | None) -> list[Judged]:
 
 
 def _without_contradictions(judged: Sequence[Judged]) -> list[Judged]:
-    broken = any(j.mechanism.place == BROKEN for j in judged)  # also where only quoted: then nothing is healthy
+    broken = any(
+        j.mechanism.place == BROKEN for j in judged
+    )  # also where only quoted: then nothing is healthy
     alarm = broken or any(j.alarm and j.sign.grade != "hearsay" for j in judged)
     kept = [j for j in judged if not (j.id in _ALL_CLEAR and alarm)]
     events = [j for j in kept if j.sign.grade != "hearsay" and j.id != "nothing-to-judge"]
