@@ -1,5 +1,6 @@
 """Costs fitted to a log: known costs are found again, whatever the machine's speed; the rest is said to be default."""
 
+import itertools
 from random import Random
 
 import pytest
@@ -82,7 +83,7 @@ def test_nothing_known_is_said():
 def test_prefill_is_additive(token, slope, places):
     """In one piece or in many: the same seconds."""
     costs, cuts = FittedCosts(token_s=Figure(token), token_slope_s=Figure(slope)), sorted(places)
-    pieces = sum(costs.prefill_s(a, b) for a, b in zip(cuts, cuts[1:], strict=False))
+    pieces = sum(costs.prefill_s(a, b) for a, b in itertools.pairwise(cuts))
 
     assert pieces == pytest.approx(costs.prefill_s(cuts[0], cuts[-1]), rel=1e-6, abs=1e-9)
 

@@ -156,6 +156,6 @@ def test_without_a_terminal_it_says_what_to_do(three_chats, capsys):
 
 def test_an_input_that_is_missing_is_said_before_the_screen_is_taken(terminal, tmp_path):
     shown = terminal(str(tmp_path / "none.log"))
-    shown.wait_for("E-INPUT-MISSING")
+    shown.wait_for("check the name; - reads standard input")
     assert shown.ended() == 3
     assert b"\x1b[?1049h" not in shown.raw
