@@ -41,7 +41,7 @@ RARE: Final = (
 #: a request without `finish` waits for it, and those behind it with it, until so many events have passed
 _OPEN: Final = 30_000
 #: blocks that are read before they are asked for (each takes some tens of MB)
-_BLOCKS_AHEAD: Final = 4
+_BLOCKS_AHEAD: Final = 2
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from triage.unknowns import not_knowable, ruled_out
 from triage.view import RARE, View
 
 #: a log with no more requests than this is judged whole
-WHOLE: Final = 10_000
+WHOLE: Final = 4_000
 
 #: rows of earlier stretches that are remembered (the last of each slot and of each conversation)
 _REMEMBERED: Final = 1_000
