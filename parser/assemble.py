@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import gc
 import heapq
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Final
 
 from parser.beside import Traces, Usage, pasted_records, read_usage, with_trace
 from parser.bulk import Bulk, is_bulky
 from parser.clock import Clock, Stamp, first_year, start_interval
+from parser.collector import collector_paused
 from parser.conversations import Conversations
 from parser.event import Event
 from parser.eventlog import EventLog
@@ -27,18 +26,6 @@ from parser.server import Shapes, server_of
 from parser.trace import TraceRequest
 
 _RUN_KINDS: Final = ("startup", "shutdown")
-
-
-@contextmanager
-def collector_paused() -> Iterator[None]:
-    """Without the cycle collector: what is made here lives on, and has no cycles to find."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
 
 
 class Assembler:

@@ -108,6 +108,7 @@ class _Reader:
         return text
 
     def outside(self, text: str, depth: int, mark: re.Match[str] | None) -> Iterator[tuple[str, str]]:
+        """A line outside of fences: it may open one."""
         if mark:
             yield from self.opened(mark, depth)
             return
@@ -120,6 +121,7 @@ class _Reader:
         yield from self.plain(text)
 
     def opened(self, mark: re.Match[str], depth: int) -> Iterator[tuple[str, str]]:
+        """A fence mark: a block begins, unless it ends on the same line or is a code span in prose."""
         rest = mark["rest"]
         inner = rest.rstrip().removesuffix(mark["mark"])
         if inner != rest.rstrip() and inner.strip("` ~"):  # opened and closed on one line
@@ -136,6 +138,7 @@ class _Reader:
             yield from self.content(_text_of(rest))
 
     def inside(self, text: str, mark: re.Match[str] | None) -> Iterator[tuple[str, str]]:
+        """A line inside a fence: it may close it."""
         if self.fence == "pre":
             before, *after = _PRE_CLOSE.split(text, maxsplit=1)
             yield from self.content(before)
@@ -177,6 +180,7 @@ class _Reader:
             yield part, "row" if place == "text" and (self.table or _is_row(part)) else place
 
     def placed(self, text: str, default: str) -> str:
+        """The place of a line: "trace", "nothing", or `default`."""
         if self.in_trace(text):
             return "trace"
         return "nothing" if is_nothing(text) else default
@@ -200,10 +204,12 @@ class _Reader:
         return True
 
     def open(self, mark: str, depth: int) -> None:
+        """A block begins."""
         self.fence, self.depth, self.trace = mark, depth, None
         self.block += 1
 
     def close(self) -> None:
+        """The block ends."""
         self.fence, self.trace, self.was_blank = None, None, True
         self.block += 1
 

@@ -108,6 +108,7 @@ class Offers:
         return found, self.past_raw_text(last, at)
 
     def offer(self, peeled: Peeled, here: Physical, place: str) -> Found:
+        """What a text says if it is a log line, with the place that it was found in."""
         whole = " ".join(peeled.text.split()) if '"' not in peeled.text else peeled.text
         text = without_cut(whole)
         line = Line(
@@ -180,6 +181,7 @@ class Offers:
         return text, _gain(self.offer(peeled[0], line, "excerpt"))
 
     def longer(self, found: Found, glue: str, text: str, ahead: int) -> Found:
+        """`found` with the next physical line `ahead` put behind it."""
         end = self.lines[ahead]
         message, comment = split_remark(found.line.text + glue + text)
         line = replace(
@@ -250,6 +252,7 @@ class Offers:
         return any(is_event(one.event) and (one.line.program or not runs_on(one.event)) for one in found)
 
     def bare(self, found: list[Found]) -> Iterator[Found]:
+        """Log lines outside of fences: a run of them is one excerpt."""
         if self.block != -1:
             self.block, self.excerpt = -1, self.excerpt + 1
         for one in found:
@@ -270,6 +273,7 @@ class Offers:
                 yield self.as_prose(line)
 
     def as_prose(self, here: Physical) -> Found:
+        """The line as a person's words."""
         line = Line(
             here.line,
             here.offset,
@@ -309,6 +313,7 @@ class Offers:
         return max(ways, key=lambda found: [_gain(one) for one in found])
 
     def counted(self, text: str, here: Physical, place: str) -> list[Found]:
+        """The events that a quoted text is, as weak ones; empty where it does not count."""
         offers = (self.offer(peeled, here, place) for peeled in peel(unescaped(text)))
         return [replace(one, weak=True) for one in offers if is_event(one.event) and counts_quoted(one)]
 
@@ -327,6 +332,7 @@ class Offers:
             yield self.as_prose(here)
 
     def cell(self, text: str, here: Physical) -> list[Found]:
+        """The events of one table cell."""
         if "\n" in text:  # `<br>`
             return [one for part in text.split("\n") for one in self.cell(part, here)]
         if "`" in text:

@@ -96,6 +96,7 @@ class Runs:
 
     @property
     def now(self) -> Run:
+        """The process that prints now."""
         return self.all[-1]
 
     def feed(self, event: Event) -> bool:

@@ -18,7 +18,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from parser.assemble import collector_paused, year_by_mtime
+from parser.assemble import year_by_mtime
+from parser.collector import collector_paused
 from parser.conversations import Conversations
 from parser.event import BULK_KINDS, Event
 from parser.eventlog import EventLog

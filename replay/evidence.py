@@ -95,6 +95,7 @@ class _Gatherer:
         }
 
     def evidence(self) -> Evidence:
+        """What the reading shows of each request."""
         decided = self._decided()
         for index, request in enumerate(self.requests):
             if not request.events:

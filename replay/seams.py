@@ -113,7 +113,9 @@ class File(Protocol):
     """A checkpoint in the disk directory."""
 
     @property
-    def tokens(self) -> int: ...
+    def tokens(self) -> int:
+        """Tokens that a hit on it gives."""
+
     @property
     def size(self) -> int:
         """Bytes."""
@@ -123,7 +125,9 @@ class File(Protocol):
         """cold, continued, evict, shutdown or unknown."""
 
     @property
-    def hits(self) -> int: ...
+    def hits(self) -> int:
+        """How often it was loaded."""
+
     @property
     def last_used(self) -> int:
         """Whole second of its last use, or of its making."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import math
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Sequence
 from heapq import heappop, heappush
 from typing import Any
 
+from parser.collector import collector_paused
 from replay.clients import END, LEAVE, NOTICE, QUEUE, SEND, STOP, UP, Clients
 from replay.config import ServerConfig
 from replay.decisions import Answered, Arrived, Decision, Ended, Refused, Started
@@ -42,21 +41,8 @@ def replay(
     given, receives every decision (`replay.decisions`). Deterministic: the same bytes for the same input.
     """
     configs = [config] if isinstance(config, ServerConfig) else list(config)
-    with _collector_paused():
+    with collector_paused():
         return Server(workload, configs, costs, log).run()
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """All that a replay makes lives until its end; to look through it for garbage again and again is a third of its
-    time."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
 
 
 class Server:

@@ -170,9 +170,11 @@ class _Reader:
         self.ropes: dict[str, Rope] = {}
 
     def fail(self, where: str, what: str, hint: str | None = None) -> InputError:
+        """The error that names the file and the place in it."""
         return InputError("E-WORKLOAD", f"{where}: {what}", path=self.path, hint=hint)
 
     def workload(self, document: Any) -> Workload:
+        """The workload that a whole document is."""
         document = dict(self.mapping(document, "workload"))
         schema = document.pop("schema", None)
         if schema != SCHEMA:
@@ -192,11 +194,13 @@ class _Reader:
         return self.record(Workload, {**document, **lists, "segments": self.segments}, "workload")
 
     def mapping(self, value: Any, where: str) -> Mapping[str, Any]:
+        """An object, or the error."""
         if not isinstance(value, dict):
             raise self.fail(where, "must be an object { }")
         return value
 
     def name(self, value: Any, where: str) -> str:
+        """A name without private text, or the error."""
         if not isinstance(value, str) or not _NAME.fullmatch(value):
             raise self.fail(
                 where, "a name must be 1-80 of A-Z a-z 0-9 . _ : + @ / # -", "rename it; names carry no text"
@@ -204,6 +208,7 @@ class _Reader:
         return value
 
     def records(self, kind: type[T], rows: Any, what: str) -> tuple[T, ...]:
+        """A list of records of one kind."""
         if not isinstance(rows, list):
             raise self.fail(f"{what}s", "must be a list [ ]")
         out = []
@@ -214,6 +219,7 @@ class _Reader:
         return tuple(out)
 
     def record(self, kind: type[T], row: Mapping[str, Any], where: str) -> T:
+        """One record; unknown keys are errors."""
         hints = get_type_hints(kind)
         unknown = sorted(set(row) - set(hints))
         if unknown:
@@ -229,6 +235,7 @@ class _Reader:
             raise self.fail(where, f"lacks {', '.join(missing)}") from None
 
     def value(self, value: Any, hint: Any, where: str, name: str) -> Any:
+        """A value as the field's type says."""
         if name in _ROPES:
             return None if value is None else self.rope(value, where)
         if get_origin(hint) is UnionType:
@@ -241,6 +248,7 @@ class _Reader:
         return self.scalar(value, hint, where, name)
 
     def many(self, value: Any, kind: Any, where: str, name: str) -> Any:
+        """A list of values of one type."""
         if isinstance(value, tuple):
             return value
         if not isinstance(value, list):
@@ -248,6 +256,7 @@ class _Reader:
         return tuple(self.value(item, kind, where, name) for item in value)
 
     def scalar(self, value: Any, hint: Any, where: str, name: str) -> Any:
+        """A number, word, flag or null."""
         if hint is bool or isinstance(value, bool):
             if hint is not bool or not isinstance(value, bool):
                 raise self.fail(
@@ -266,6 +275,7 @@ class _Reader:
         return value
 
     def rope(self, value: Any, where: str) -> Rope:
+        """A string as pieces of segments."""
         if not isinstance(value, list):
             raise self.fail(where, 'must be a list of segments, as ["s1", ["s2", 0, 40]]')
         first = value[0] if value else None
@@ -279,6 +289,7 @@ class _Reader:
         return pieces
 
     def reference(self, value: Any, where: str) -> Rope:
+        """A rope by name, whole or its first tokens."""
         name, *tokens = [value] if isinstance(value, str) else value
         if name[1:] not in self.ropes:
             raise self.fail(
@@ -292,6 +303,7 @@ class _Reader:
         return rope.cut(base, tokens[0])
 
     def piece(self, value: Any, where: str) -> Piece:
+        """One piece of a segment, whole or from token to token."""
         name, *span = (
             [value] if isinstance(value, str) else value if isinstance(value, list) and value else [None]
         )

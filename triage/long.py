@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from parser.assemble import collector_paused
+from parser.collector import collector_paused
 from parser.event import Event
 from parser.eventlog import EventLog
 from parser.inputs import is_long_log

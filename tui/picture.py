@@ -91,20 +91,24 @@ class _Brush:
         self.title = ""
 
     def rows(self, piece: Slice) -> list[Row]:
+        """The painted rows of one slice of the screen."""
         made = _PAINTERS[piece.kind](self, piece)
         return [replace(row, lane=piece.lane) for row in made]
 
     def cells(self, lane: int) -> Cells:
+        """A lane's cells at this zoom, worked out once."""
         if lane not in self._cells:
             self._cells[lane] = self.scene.lanes[lane].index.cells(self.edges)
         return self._cells[lane]
 
     def tokens(self) -> dict[str, list[float]]:
+        """Tokens by what became of them, one number a cell."""
         if not self._tokens:
             self._tokens = self.scene.sums.between(self.edges)
         return self._tokens
 
     def letter(self, conv: int) -> str:
+        """A conversation's letter."""
         return letter(self.scene.names[conv] if conv >= 0 else None, conv)
 
     def row(self, kind: str, label: str, cells: Sequence[tuple[str, Ink]]) -> Row:
