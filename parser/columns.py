@@ -13,6 +13,7 @@ from typing import Final
 import polars as pl
 
 from parser.event import BULK_KINDS, KINDS
+from parser.frames import constant, where
 from parser.grammar import Grammar, Group, Template
 from parser.rawlines import cleaned, stretches
 from parser.wrappers import GLUED, OTHER_PROGRAM
@@ -20,6 +21,7 @@ from parser.wrappers import GLUED, OTHER_PROGRAM
 MAX_VARIANTS: Final = 12
 SAFE_DIGITS: Final = 18  # of a number that fits 64 bits whatever it is
 _FREE: Final = ("TEXT", "PATH")
+_LONGEST: Final = "longest number"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +71,11 @@ class FastLane:
                 break
             hit = self._hits[kind](rows["_text"])
             if hit.any():
-                found, others, odd = self._extract(kind, rows.filter(hit))
+                found, others, odd = self._extract(kind, where(rows, hit))
                 if found or odd:
                     frames[kind] = found
                     cut += odd
-                    rows = _merged(rows.filter(~hit), others)
+                    rows = _merged(where(rows, ~hit), others)
         # a new list: another thread may be walking the old one
         self._order = sorted(self._order, key=lambda kind: -sum(map(len, frames.get(kind, ()))))
         return frames, rows, cut
@@ -106,7 +108,7 @@ class FastLane:
 def _placed(frames: list[pl.DataFrame], source: int) -> pl.DataFrame:
     """Frames of one kind as one, in file order."""
     one = frames[0] if len(frames) == 1 else pl.concat(frames, how="diagonal").sort("offset")
-    return one.with_columns(pl.lit(source, pl.Int32).alias("_source"))
+    return one.hstack([constant("_source", source, pl.Int32(), len(one))])
 
 
 def _merged(rows: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
@@ -160,7 +162,7 @@ class _Form:
         self._regex = f"^{template.regex}()$"
         self._done = str(len(template.groups) + 1)
         numbers = [str(n) for n, group in enumerate(template.groups, 1) if group.type in ("INT", "FLOAT")]
-        self._longest = pl.max_horizontal(pl.col(numbers).str.len_bytes().max()) if numbers else None
+        longest = pl.max_horizontal(pl.col(numbers).str.len_bytes().max()) if numbers else pl.lit(0)
         self._long = [pl.col(number).str.len_bytes().fill_null(0) > SAFE_DIGITS for number in numbers]
         self._free = any(group.type in _FREE for group in template.groups)
         by_field: dict[str, list[pl.Expr]] = {}
@@ -172,7 +174,7 @@ class _Form:
             (several[0] if len(several) == 1 else pl.coalesce(several)).alias(field)
             for field, several in by_field.items()
         ]
-        self._names = list(by_field)
+        self._said = [longest.alias(_LONGEST), *self._fields]
 
     def extract(self, rows: pl.DataFrame, found: list[pl.DataFrame], odd: list[pl.DataFrame]) -> pl.DataFrame:
         """Adds the lines of this form to `found`, those that need a closer look to `odd`; returns the others."""
@@ -180,30 +182,35 @@ class _Form:
             return rows
         groups = rows["_text"].str.extract_groups(self._regex).struct.unnest()
         others, rows, groups = self._matching(rows, groups)
-        strange = self._strange(rows, groups) if len(rows) else None
+        if rows.is_empty():
+            return others
+        said = groups.select_seq(self._said)
+        strange = self._strange(rows, groups, said[_LONGEST][0] or 0)
         if strange is not None:
-            odd.append(rows.filter(strange))
-            rows, groups = rows.filter(~strange), groups.filter(~strange)
+            odd.append(where(rows, strange))
+            rows, said = where(rows, ~strange), where(said, ~strange)
         if len(rows):
-            said = groups.with_columns(self._fields).select(self._names)
-            name = pl.lit(self.template.rule.name).alias("_rule")
-            found.append(rows.drop("program").with_columns(*said.get_columns(), name))
+            name = constant("_rule", self.template.rule.name, pl.String(), len(rows))
+            place = [column for column in rows.get_columns() if column.name != "program"]
+            found.append(pl.DataFrame([*place, *said.get_columns()[1:], name]))
         return others
 
     def _matching(
         self, rows: pl.DataFrame, groups: pl.DataFrame
     ) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-        ok = groups[self._done].is_not_null()
+        done = groups[self._done]
         if self.template.rule.headed:
-            ok &= (rows["program"] == "ds4-server").fill_null(False)
-        if ok.all():
+            ok = done.is_not_null() & (rows["program"] == "ds4-server").fill_null(False)
+        elif not done.null_count():
             return rows.clear(), rows, groups
-        return rows.filter(~ok), rows.filter(ok), groups.filter(ok)
+        else:
+            ok = done.is_not_null()
+        return where(rows, ~ok), where(rows, ok), where(groups, ok)
 
-    def _strange(self, rows: pl.DataFrame, groups: pl.DataFrame) -> pl.Series | None:
+    def _strange(self, rows: pl.DataFrame, groups: pl.DataFrame, longest: int) -> pl.Series | None:
         """Rows with a number that may not fit, or with another line glued into a free text."""
         odd = rows["_text"].str.contains(GLUED) if self._free else None
-        if self._longest is not None and (groups.select(self._longest).item() or 0) > SAFE_DIGITS:
+        if longest > SAFE_DIGITS:
             long = groups.select(strange=pl.any_horizontal(self._long))["strange"]
             odd = long if odd is None else odd | long
         return odd if odd is not None and odd.any() else None

@@ -22,8 +22,8 @@ from parser.window import Window
 if TYPE_CHECKING:
     from parser.sieve import Sieve
 
-#: Threads that work on blocks; Polars releases the interpreter's lock, a third fills in where two wait for it.
-WORKERS: Final = 3
+#: Threads that work on blocks: Polars releases the interpreter's lock.
+WORKERS: Final = 2
 #: A record of several lines that opens in so many last bytes of a block goes to the next one.
 TAIL: Final = 16 << 10
 

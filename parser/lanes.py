@@ -48,20 +48,31 @@ class Prepared:
 
 
 def _numbered(prepared: Prepared, seq: int, grammar: Grammar) -> EventLog:
-    import polars as pl
-
     from parser.schema import complete
 
-    mine = pl.Series("offset", [line.offset for line, _ in prepared.lines], dtype=pl.Int64)
-    order = pl.concat([mine, *(frame["offset"] for frame in prepared.frames.values())]).sort()
+    columns, places = _numbers(prepared, seq)
     frames = {
-        kind: complete(
-            frame.with_columns(seq=order.search_sorted(frame["offset"]).cast(pl.Int64) + seq), grammar, kind
-        )
-        for kind, frame in prepared.frames.items()
+        kind: complete([numbers, *frame.get_columns()], grammar, kind)
+        for (kind, frame), numbers in zip(prepared.frames.items(), columns, strict=True)
     }
-    numbers = order.search_sorted(mine).cast(pl.Int64) + seq
-    return EventLog([event(*one, at) for one, at in zip(prepared.lines, numbers, strict=True)], frames)
+    return EventLog([event(*one, at) for one, at in zip(prepared.lines, places, strict=True)], frames)
+
+
+def _numbers(prepared: Prepared, seq: int) -> tuple[list[pl.Series], list[int]]:
+    """`seq` of the rows of each frame, and of the lines that are in none."""
+    import polars as pl
+
+    frames = list(prepared.frames.values())
+    if not prepared.lines:
+        first, last = min(frame["line"][0] for frame in frames), max(frame["line"][-1] for frame in frames)
+        if last - first + 1 == sum(map(len, frames)):  # an event a line: places are line numbers
+            return [(frame["line"] + (seq - first)).alias("seq") for frame in frames], []
+    mine = pl.Series("offset", [line.offset for line, _ in prepared.lines], dtype=pl.Int64)
+    offsets = pl.concat([*(frame["offset"] for frame in frames), mine])
+    numbers = (offsets.sort().search_sorted(offsets).cast(pl.Int64) + seq).alias("seq")
+    begins = [0, *accumulate(map(len, frames))]
+    columns = [numbers.slice(begin, len(frame)) for begin, frame in zip(begins, frames, strict=False)]
+    return columns, numbers.slice(begins[-1]).to_list()
 
 
 def event(line: Line, parsed: Parsed | None, seq: int) -> Event:

@@ -7,12 +7,14 @@ from typing import Final
 
 import polars as pl
 
+from parser.frames import where
 from parser.textlines import AFTER_RECORD, ERROR_BYTES, MAX_TEXT, OPENERS
 from parser.wrappers import COLOUR, MARK, unwrap_column, unwrap_plain
 
 _BLANKS: Final = " \t\r"
 _SUBSTITUTE: Final = "\x1a"
-_OPENS: Final = "|".join(opener.decode() for opener in OPENERS)
+_OPENERS: Final = [opener.decode() for opener in OPENERS]
+_OPENS: Final = "|".join(_OPENERS)
 _CLOSES: Final = r' error="(?s:.*)"(?: +[0-9.]+s)?$'
 
 codecs.register_error(
@@ -61,15 +63,15 @@ def cleaned(lines: pl.DataFrame, data: bytes) -> tuple[pl.DataFrame, pl.Series]:
     if b"\0" in data:
         raw = raw.str.replace_all("\0", "", literal=True)
     raw = raw.str.strip_chars_end(_BLANKS)
-    if any(opener in data for opener in OPENERS):
+    if raw.str.contains_any(_OPENERS).any():
         odd |= _records(lines, raw)
     heads, drop = unwrap_plain(raw), odd
     if heads is None:
         odd |= lines["raw"].str.starts_with("{")
         heads = unwrap_column(raw.str.strip_chars_start(_BLANKS))
         drop = odd | (heads["text"] == "") | heads["text"].str.contains(MARK)
-    rows = pl.concat([lines.drop("raw"), heads.rename({"text": "_text"})], how="horizontal")
-    return (rows.filter(~drop) if drop.any() else rows), lines["line"].filter(odd)
+    rows = lines.select_seq("line", "offset", "_length").hstack(heads.rename({"text": "_text"}))
+    return (where(rows, ~drop) if drop.any() else rows), lines["line"].filter(odd)
 
 
 def _records(lines: pl.DataFrame, text: pl.Series) -> pl.Series:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 import polars as pl
 
+from parser.frames import constant
 from parser.grammar import Grammar
 
 DTYPES: Final[dict[str, pl.DataType]] = {
@@ -32,9 +34,13 @@ def schema(grammar: Grammar, kind: str) -> dict[str, pl.DataType]:
     return {"seq": pl.Int64(), **PLACE, **fields, "extra": pl.String(), "_text": pl.String()}
 
 
-def complete(frame: pl.DataFrame, grammar: Grammar, kind: str) -> pl.DataFrame:
-    """The frame with all columns of its schema, in that order."""
-    return frame.select(
-        pl.col(name) if name in frame.columns else pl.lit(None, dtype).alias(name)
-        for name, dtype in schema(grammar, kind).items()
+def complete(columns: Iterable[pl.Series], grammar: Grammar, kind: str) -> pl.DataFrame:
+    """A frame of these columns and the others of its schema, in that order."""
+    given = {column.name: column for column in columns}
+    rows = len(given["offset"])
+    return pl.DataFrame(
+        [
+            given[name] if name in given else constant(name, None, dtype, rows)
+            for name, dtype in schema(grammar, kind).items()
+        ]
     )

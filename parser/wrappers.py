@@ -101,7 +101,7 @@ def unwrap_plain(lines: pl.Series) -> pl.DataFrame | None:
 
     if not lines.str.contains(f"^{PLAIN}[A-Za-z0-9]").all():
         return None
-    return lines.to_frame("raw").select(
+    return lines.to_frame("raw").select_seq(
         stamp=pl.col("raw").str.slice(0, STAMP_LENGTH),
         program=pl.lit("ds4-server"),
         text=pl.col("raw").str.slice(PLAIN_LENGTH),
