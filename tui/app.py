@@ -14,6 +14,7 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.worker import Worker, WorkerState, get_current_worker
 
+from parser.collector import keep_out
 from parser.errors import Ds4scopeError
 from parser.request import Request
 from triage.finding import Finding
@@ -27,8 +28,9 @@ from tui.help import Help, help_lines
 from tui.keys import APP_KEYS, MAIN_KEYS, Habits, Key, bindings
 from tui.main import MainScreen
 from tui.moments import Filter, mask
+from tui.placing import AxisChoice
 from tui.rawlog import RawLog
-from tui.scene import Setting, build, refilter
+from tui.scene import Scene, Setting, build, refilter
 from tui.session import Session
 from tui.tables import Frozen, Tables
 from tui.words import Line
@@ -82,6 +84,7 @@ class TimelineApp(App[None]):
         self._reader: Worker[Any] | None = None
         self._raw: RawLog | None = None
         self._sums: tuple[object, Line] = (None, [])
+        self._held: tuple[tuple[object, ...], Scene | None] = (), None  # the scene before the axis was turned
 
     # -- start and end -----------------------------------------------------------------------------
 
@@ -193,6 +196,7 @@ class TimelineApp(App[None]):
 
     def _read_whole(self) -> None:
         """All that was there is read."""
+        keep_out()
         if not len(self.frozen.requests):
             self.notify("no request in this input", severity="warning")
         elif len(self.frozen.requests) <= JUDGED_AT_ONCE:
@@ -235,10 +239,21 @@ class TimelineApp(App[None]):
         """From time to order and back."""
         kind = self.session.scene.axis.kind
         self.feed.axis = "order" if kind == "time" else "time"
-        self.session.show(build(self.frozen, self.session.scene.setting, axis=self.feed.axis))
+        self.session.show(self._turned(self.session.scene, self.feed.axis))
         if self.session.scene.axis.kind == kind:
             self.notify("this log has no clock", severity="warning")
         self.main.renew()
+
+    def _turned(self, scene: Scene, axis: AxisChoice) -> Scene:
+        """The same requests on the other axis; to turn back costs nothing, as long as no more was read."""
+        (seen, held), now = self._held, (self.frozen, self.session.filter, self.findings)
+        self._held = now, scene
+        if held and held.axis.kind == axis and all(old is new for old, new in zip(seen, now, strict=True)):
+            return held
+        made = build(self.frozen, scene.setting, axis=axis)
+        if not self.session.filter:
+            return made
+        return refilter(made, self.frozen, mask(made, self.session.filter, self.findings.mechanisms()))
 
     def want_findings(self) -> None:
         """Have the findings worked out, if they are not yet."""

@@ -190,8 +190,7 @@ class MainScreen(Screen[None]):
 
     def on_timeline_moved(self) -> None:
         """Cursor or window moved."""
-        self.renew_top()
-        self.renew_pane()
+        self.renew()
 
     def on_timeline_opened(self) -> None:
         """A request was double-clicked."""

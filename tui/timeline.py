@@ -157,8 +157,7 @@ class Timeline(Widget, can_focus=True):
         self.changed()
 
     def changed(self) -> None:
-        """Draw again and tell whoever shows details."""
-        self.refresh()
+        """Tell the screen, which draws this and the details anew in one frame."""
         self.post_message(self.Moved(self))
 
     def _scroll_lanes(self) -> None:
