@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -37,6 +38,8 @@ from tui.words import Line
 
 JUDGED_AT_ONCE: Final = 5_000  # requests up to which findings are worked out unasked
 PROVEN_AT_ONCE: Final = 1_000  # requests up to which the replays that prove them run unasked
+#: Seconds after which a thread that reads hands over to the one that draws; Python's own 5 ms add up over a frame.
+_TURN_S: Final = 0.002
 
 
 class TimelineApp(App[None]):
@@ -101,6 +104,7 @@ class TimelineApp(App[None]):
 
     def on_mount(self) -> None:
         """Habits first, then the input."""
+        sys.setswitchinterval(_TURN_S)
         if self.habits.theme in self.available_themes:
             self.theme = self.habits.theme
         self.set_keymap(dict(self.habits.keys))
@@ -179,6 +183,7 @@ class TimelineApp(App[None]):
         news = event.news
         if not self.is_running or event.feed is not self.feed or (self.catching_up and not news.live):
             return
+        keep_out()
         self.catching_up, self._book = False, self.feed.book
         was_reading = self.reading
         self.frozen, self.share, self.reading = news.frozen, news.share, not news.live
@@ -196,7 +201,6 @@ class TimelineApp(App[None]):
 
     def _read_whole(self) -> None:
         """All that was there is read."""
-        keep_out()
         if not len(self.frozen.requests):
             self.notify("no request in this input", severity="warning")
         elif len(self.frozen.requests) <= JUDGED_AT_ONCE:
