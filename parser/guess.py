@@ -86,11 +86,15 @@ class SlotGuess:
             self.run.slots, started=self.run.started, partial=self.run.place != "log"
         )
         search.rule = self.rule
-        for visit in self._visits:
-            search.add(visit)
-        self._visits = []
-        persisted = self.run.persisted if final else None
-        return [self._place(placed) for placed in search.settle(persisted, keep=0 if final else _KEEP)]
+        placed: list[Placed] = []
+        while self._visits:  # a block may hold any number of requests, the search holds few
+            portion, self._visits = self._visits[:_HOLD], self._visits[_HOLD:]
+            for visit in portion:
+                search.add(visit)
+            if self._visits:
+                placed += search.settle(None, keep=_KEEP)
+        placed += search.settle(self.run.persisted, keep=0) if final else search.settle(None, keep=_KEEP)
+        return [self._place(one) for one in placed]
 
     def _place(self, placed: Placed) -> Open:
         opened = self.waiting.pop(placed.request)
