@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from replay.config import ServerConfig
     from replay.outcome import Outcome
     from replay.study import Study
     from replay.workload import Workload
@@ -24,12 +25,34 @@ def shows(mechanism: str, study: Study, options: Mapping[str, Any]) -> Callable[
     return lambda workload: mechanism in mechanisms_of(reading_of(replace(study, workload=workload), options))
 
 
-def steps(workload: Workload, outcome: Outcome) -> list[str]:
-    """What to send, in which order, and what happens: lines of Markdown."""
+#: options of the disk cache that decide what is written and found
+_DISK: Final = (
+    "kv_disk_space_mb",
+    "kv_cache_min_tokens",
+    "kv_cache_cold_max_tokens",
+    "kv_cache_continued_interval_tokens",
+    "kv_cache_boundary_trim_tokens",
+    "kv_cache_boundary_align_tokens",
+)
+
+
+def server_flags(config: ServerConfig) -> str:
+    """The server's own options that give this configuration."""
+    flags = [] if config.slots is None else [f"--batched-session {config.slots}"]
+    flags += [f"-c {config.ctx}", f"--prefill-chunk {config.chunk}"]
+    if config.kv_disk:
+        disk = [f"--{name.replace('_', '-')} {getattr(config, name)}" for name in _DISK]
+        flags += ["--kv-disk-dir DIR", *disk]
+    return " ".join(flags)
+
+
+def steps(workload: Workload, config: ServerConfig, outcome: Outcome) -> list[str]:
+    """What to send to which server, in which order, and what happens: lines of Markdown."""
     from parser.sanitise import sanitise
 
     served = {row.request: row for row in outcome.requests}
-    lines = ["Segments (tokens that always stand together):", ""]
+    lines = [f"Server ({config.family}): `{server_flags(config)}`", ""]
+    lines += ["Segments (tokens that always stand together):", ""]
     lines += [f"- `{name}`: {segment.tokens} tokens" for name, segment in workload.segments.items()]
     lines += [
         "",
@@ -63,6 +86,7 @@ def reproduction(
         if len(study.workload.requests) > MOST_REQUESTS or not holds(study.workload):
             return None
         found = shrink(study.workload, holds, most=TRIES)
-        return steps(found.workload, replay(found.workload, study.configs(), study.costs))
+        configs = study.configs()
+        return steps(found.workload, configs[0], replay(found.workload, configs, study.costs))
     except Ds4scopeError:
         return None  # the report says under `proof` why nothing was replayed

@@ -14,6 +14,8 @@ FILE_FROM_BEFORE: Final = "file-from-before"
 NEAR_TIE: Final = "near-tie"
 SLOT_FREED_LATE: Final = "slot-freed-late"
 UNEXPLAINED: Final = "unexplained"
+#: no cause of a fault of the model: the replay was asked to run under rules that are not the log's own
+OTHER_RULES: Final = "other-rules"
 CAUSES: Final = {
     RELATION_OPEN: "the log leaves open how much the prompt shares with an earlier one",
     FILE_FROM_BEFORE: "a checkpoint file from before the log",

@@ -9,9 +9,9 @@ compared.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import permutations
+from itertools import count, islice, permutations
 from typing import Any
 
 from replay.outcome import Outcome, Served
@@ -149,10 +149,10 @@ def _matched(counts: Counter[tuple[int, int]]) -> dict[int | None, int | None]:
     theirs = sorted({b for _, b in counts})
     if len(theirs) > _MOST_PERMUTED or len(mine) > _MOST_PERMUTED:
         return _greedy(counts)
-    spare: list[int | None] = [*mine, *(None for _ in theirs)]
-    best: tuple[int | None, ...] = max(
+    spare = [*mine, *islice(_unused(mine), len(theirs))]
+    best = max(
         permutations(spare, len(theirs)),
-        key=lambda order: sum(counts[a, b] for a, b in zip(order, theirs, strict=True) if a is not None),
+        key=lambda order: sum(counts[a, b] for a, b in zip(order, theirs, strict=True)),
     )
     return dict(zip(theirs, best, strict=True))
 
@@ -162,4 +162,10 @@ def _greedy(counts: Counter[tuple[int, int]]) -> dict[int | None, int | None]:
     for (a, b), _ in counts.most_common():
         if b not in found and a not in found.values():
             found[b] = a
-    return found
+    fresh = _unused({a for a, _ in counts})
+    return found | {b: next(fresh) for b in sorted({b for _, b in counts} - found.keys())}
+
+
+def _unused(labels: Collection[int]) -> Iterator[int]:
+    """Labels for slots that only the second outcome uses."""
+    return (label for label in count() if label not in labels)

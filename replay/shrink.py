@@ -62,7 +62,8 @@ def shrink(workload: Workload, keeps: Keeps, *, most: int = 600) -> Shrunk:
         _plainer(search)
         if _size(search.best) >= before or search.left <= 0:
             break
-    search.best = renumbered(fused(used_only(search.best)))
+    # the notes count what was open in the whole workload; this one is what its file says
+    search.best = replace(renumbered(fused(used_only(search.best))), notes=())
     return Shrunk(search.best, most - search.left)
 
 

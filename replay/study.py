@@ -16,7 +16,7 @@ from typing import Any
 from parser.reading import Reading
 from replay.compare import Comparison, compare
 from replay.config import ServerConfig
-from replay.configure import configs_of
+from replay.configure import as_json, configs_of
 from replay.costs import FittedCosts
 from replay.decisions import Decision
 from replay.extract import Extraction, extract
@@ -54,16 +54,25 @@ class Study:
             outcome = without_assumed(outcome, self.extraction.assumed)
         return outcome
 
-    def fidelity(self, predicted: Outcome) -> Comparison | None:
-        """How far a replay reproduces the log, request by request, with the causes of what differs."""
-        from replay.causes import Causes
+    def fidelity(self, predicted: Outcome, **options: Any) -> Comparison | None:
+        """How far a replay (under `options`) reproduces the log, request by request, with the causes of what
+        differs."""
+        from replay.causes import OTHER_RULES, Causes
 
         if self.observed is None or self.reading is None or self.extraction is None:
             return None
         causes = Causes(self.reading, self.extraction, predicted)
         return compare(
-            self.observed, predicted, why=causes.why, sure_slot=causes.sure_slot, run_of=causes.run_of
+            self.observed,
+            predicted,
+            why=(lambda before, after, field: OTHER_RULES) if self.other_rules(**options) else causes.why,
+            sure_slot=causes.sure_slot,
+            run_of=causes.run_of,
         )
+
+    def other_rules(self, **options: Any) -> bool:
+        """`options` ask for another server than the one of the log."""
+        return [*map(as_json, self.configs(**options))] != [*map(as_json, self.configs())]
 
 
 def study_of(reading: Reading, declared: Mapping[str, Any] | None = None) -> Study:

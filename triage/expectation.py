@@ -32,7 +32,7 @@ class Expectation:
         found = _FORM.match(text)
         if found is None:
             raise UsageError(
-                "E-EXPECT", f"no expectation: {text!r}", hint="for instance 'lost_to_cache_tokens <= 1000'"
+                "E-EXPECT", f"no expectation: {text!r}", hint="for instance 'live_misses <= 2'"
             )
         return Expectation(found[1], found[2], float(found[3]))
 

@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     log: list[Any] = []
     predicted = made.run(log if args.emit_log or args.backend != "counts" else None, **options)
     extra = _carried_out(args, made, options, log, predicted)
-    fidelity = made.fidelity(predicted)
+    fidelity = made.fidelity(predicted, **options)
     if args.emit_log:
         _emit(args.emit_log, made, options, log)
     _print(args, made, options, predicted, fidelity, extra)
@@ -163,18 +163,13 @@ def _table(
     from ds4scope.tables import table
     from ds4scope.tensors import lines as tensor_lines
     from parser.sanitise import sanitise
-    from replay.causes import CAUSES
 
     columns, outcomes = ["", "replayed"], [(predicted, made.costs.known)]
     if made.observed is not None:
         columns, outcomes = ["", "observed", "replayed"], [(made.observed, True), *outcomes]
     lines = [table(columns, totals_rows(outcomes), title=f"server {profile_name(made, options)}")]
     if fidelity is not None:
-        lines.append(f"{fidelity.agree} of {fidelity.requests} requests are served as in the log.\n")
-        for one in fidelity.divergences[:10]:
-            cause = CAUSES.get(one.why, one.why)
-            differs = f"{one.field} {one.observed} in the log, {one.predicted} here"
-            lines.append(f"  request {one.request}: {differs}: {cause}\n")
+        lines += _differences(fidelity)
     lines += [f"{sanitise(line)}\n" for line in rewind_lines(rewinds(made, options, predicted))]
     lines += [f"{sanitise(line)}\n" for line in _said_seconds(made)]
     if not made.costs.known:
@@ -182,6 +177,27 @@ def _table(
     lines += [f"note: {sanitise(note)}\n" for note in made.workload.notes]
     lines += [f"{sanitise(line)}\n" for result in extra.values() for line in tensor_lines(result)]
     return "".join(lines)
+
+
+#: requests that differ which are named one by one
+_MOST_NAMED = 10
+
+
+def _differences(fidelity: Comparison) -> list[str]:
+    from replay.causes import CAUSES, OTHER_RULES
+
+    differing = fidelity.divergences
+    other = bool(differing) and differing[0].why == OTHER_RULES
+    head = f"{fidelity.agree} of {fidelity.requests} requests are served as in the log"
+    lines = [f"{head}; these are not, under the other rules:\n" if other else f"{head}.\n"]
+    for one in differing[:_MOST_NAMED]:
+        cause = "" if other else f": {CAUSES.get(one.why, one.why)}"
+        lines.append(
+            f"  request {one.request}: {one.field} {one.observed} in the log, {one.predicted} here{cause}\n"
+        )
+    if len(differing) > _MOST_NAMED:
+        lines.append(f"  {len(differing) - _MOST_NAMED} more (--format json)\n")
+    return lines
 
 
 def _status(

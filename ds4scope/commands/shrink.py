@@ -130,8 +130,9 @@ def _markdown(args: argparse.Namespace, made: Study, found: Shrunk) -> str:
     from ds4scope.server_options import server_options
     from replay.server import replay
 
-    outcome = replay(found.workload, made.configs(**server_options(args)), made.costs)
-    lines = [f"# Reproduction: {' and '.join(args.keep)}", "", *steps(found.workload, outcome)]
+    configs = made.configs(**server_options(args))
+    outcome = replay(found.workload, configs, made.costs)
+    lines = [f"# Reproduction: {' and '.join(args.keep)}", "", *steps(found.workload, configs[0], outcome)]
     return "\n".join(lines) + "\n"
 
 

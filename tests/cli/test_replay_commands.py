@@ -273,6 +273,7 @@ def test_the_smallest_reproduction(ds4scope, tmp_path):
 
     assert len(found["workload"]["requests"]) <= 3
     assert json.loads(path.read_text()) == found["workload"]
+    assert not found["workload"].get("notes")  # those count what was open in the whole workload
     again = document(ds4scope, "replay", path, "--server", "ds4-2026-08", "--slots", "2")
     assert again["outcome"]["totals"]["live_misses"] >= 1
 
@@ -282,6 +283,7 @@ def test_a_reproduction_for_an_issue(ds4scope):
 
     assert status == 0 and out.startswith("# Reproduction: live_misses>=1")
     assert "tokens" in out
+    assert "`--batched-session 2 -c 65536 " in out
 
 
 def test_what_is_not_there_cannot_be_kept(ds4scope):

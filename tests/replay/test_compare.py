@@ -36,6 +36,22 @@ def test_slots_are_labels():
     assert compare(one, other).fraction == 1.0
 
 
+def test_a_slot_that_only_the_other_outcome_uses_has_a_label_of_its_own():
+    made = study("a-steal-sequential-11k")
+    first = made.fidelity(made.run(scheduler="reuse-aware"), scheduler="reuse-aware").first_divergence
+
+    assert (first.request, first.field, first.observed, first.predicted) == (2, "slot", 0, 1)
+
+
+def test_what_differs_under_other_rules_is_no_fault_of_the_model():
+    made = study("a-steal-sequential-11k")
+
+    assert {
+        d.why for d in made.fidelity(made.run(slots=3, scheduler="lru"), slots=3, scheduler="lru").divergences
+    } == {"other-rules"}
+    assert not made.other_rules(server="ds4-2026-08")
+
+
 def test_one_request_in_another_slot_is_one_divergence(served):
     found = compare(served, changed(served, 5, slot=1))
 
