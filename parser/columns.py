@@ -170,11 +170,12 @@ class _Form:
             by_field.setdefault(group.field, []).append(_typed(pl.col(str(number)), group))
         if "flags" in template.rule.types:
             by_field.setdefault("flags", []).append(_no_flags(template))
-        self._fields = [
+        fields = [
             (several[0] if len(several) == 1 else pl.coalesce(several)).alias(field)
             for field, several in by_field.items()
         ]
-        self._said = [longest.alias(_LONGEST), *self._fields]
+        self._said = [longest.alias(_LONGEST), *fields]
+        self._names = list(by_field)
 
     def extract(self, rows: pl.DataFrame, found: list[pl.DataFrame], odd: list[pl.DataFrame]) -> pl.DataFrame:
         """Adds the lines of this form to `found`, those that need a closer look to `odd`; returns the others."""
@@ -184,15 +185,15 @@ class _Form:
         others, rows, groups = self._matching(rows, groups)
         if rows.is_empty():
             return others
-        said = groups.select_seq(self._said)
-        strange = self._strange(rows, groups, said[_LONGEST][0] or 0)
+        groups = groups.with_columns_seq(self._said)
+        strange = self._strange(rows, groups)
         if strange is not None:
             odd.append(where(rows, strange))
-            rows, said = where(rows, ~strange), where(said, ~strange)
+            rows, groups = where(rows, ~strange), where(groups, ~strange)
         if len(rows):
             name = constant("_rule", self.template.rule.name, pl.String(), len(rows))
             place = [column for column in rows.get_columns() if column.name != "program"]
-            found.append(pl.DataFrame([*place, *said.get_columns()[1:], name]))
+            found.append(pl.DataFrame([*place, *(groups[field] for field in self._names), name]))
         return others
 
     def _matching(
@@ -207,10 +208,10 @@ class _Form:
             ok = done.is_not_null()
         return where(rows, ~ok), where(rows, ok), where(groups, ok)
 
-    def _strange(self, rows: pl.DataFrame, groups: pl.DataFrame, longest: int) -> pl.Series | None:
+    def _strange(self, rows: pl.DataFrame, groups: pl.DataFrame) -> pl.Series | None:
         """Rows with a number that may not fit, or with another line glued into a free text."""
         odd = rows["_text"].str.contains(GLUED) if self._free else None
-        if longest > SAFE_DIGITS:
+        if (groups[_LONGEST][0] or 0) > SAFE_DIGITS:
             long = groups.select(strange=pl.any_horizontal(self._long))["strange"]
             odd = long if odd is None else odd | long
         return odd if odd is not None and odd.any() else None

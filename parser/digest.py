@@ -6,12 +6,13 @@ People shorten a log in their own words and order; this reads quantities by thei
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from parser.peel import peel, unescaped
 
 _CLOCK: Final = r"(?:\d{4} )?\d{1,2}:\d\d(?::\d\d)?"
+_DIGIT: Final = re.compile(r"\d")
 _RANGE: Final = re.compile(
     rf"(?P<from>{_CLOCK})\s*(?:→|->|=>|–|—|-|\bto\b|\.\.|…)\s*(?P<to>{_CLOCK})[,;:]?\s+"
 )
@@ -80,25 +81,31 @@ def mib(number: str, unit: str) -> float:
 def facts(text: str) -> dict[str, Any]:
     """Every quantity that the text names by key or unit."""
     found: dict[str, Any] = {}
-    if match := _SPAN.search(text):
+    if match := _SPAN.search(text) if ".." in text else None:
         start, end, count = match.groups()
         found |= {"span_start": int(start), "span_end": int(end)}
         found |= {"span_tokens": int(count)} if count else {}
     for match in _KEY.finditer(text):
         found |= _keyed(match["key"], match["value"].strip('"'))
-    if match := _SIZE.search(text):
-        found["size_mib"] = mib(match["n"], match["unit"])
+    return found | _measured(text, found) if _DIGIT.search(text) else found
+
+
+def _measured(text: str, found: Mapping[str, Any]) -> dict[str, Any]:
+    """What a unit tells; each expression is asked only where its unit stands at all."""
+    said: dict[str, Any] = {}
+    if match := _SIZE.search(text) if "B" in text else None:
+        said["size_mib"] = mib(match["n"], match["unit"])
     if (took := _took(text)) is not None:
-        found["seconds"] = took
-    if match := _HITS.search(text):
-        found["hits"] = int(match["a"] or match["b"])
-    if match := _RATE.search(text):
-        found["rate_tps"] = float(match["n"])
-    if match := _TOKENS.search(text):
-        found.setdefault("tokens", _counted(match["n"], match["k"]))
+        said["seconds"] = took
+    if match := _HITS.search(text) if "hit" in text else None:
+        said["hits"] = int(match["a"] or match["b"])
+    if match := _RATE.search(text) if "/s" in text else None:
+        said["rate_tps"] = float(match["n"])
+    if "tokens" not in found and (match := _TOKENS.search(text) if "tok" in text else None):
+        said["tokens"] = _counted(match["n"], match["k"])
     if match := _TIMES.search(text):
-        found["times"] = int(match["a"] or match["b"])
-    return found
+        said["times"] = int(match["a"] or match["b"])
+    return said
 
 
 def _took(text: str) -> float | None:

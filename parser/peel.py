@@ -87,11 +87,14 @@ _TAG_BEHIND: Final = re.compile(
 _ESCAPED: Final = re.compile(r"\\([_*|<>\[\]`#~&.()!=-])")
 _QUOTES: Final = str.maketrans("“”„‟″‘’‚‛′＝", "\"\"\"\"\"'''''=")
 
+#: The blanks before a remark; a set in front, which Python's engine looks for quickly.
+_GAP: Final = r"[ \t](?<![ \t]{2})[ \t]*"
 _REMARK: Final = re.compile(
-    r"""(?<![ \t])[ \t]+(?:(?:←|⟵|⇐|<-+|<==?|→|⟶|⇒|-+>|==?>|\#|✓|✗|❌|⚠).*|(?://|;;|--|—|–)(?:[ \t].*)?)$"""
-    r"""|(?<![ \t])[ \t]+[(\[]\s*(?:[x×]\s?\d+|\d+\s?[x×]|\d+\s+times|repeated.*|same.*)\s*[)\]]$|(?<![ \t])[ \t]+[x×]\s?\d+$"""
+    _GAP + r"""(?:(?:←|⟵|⇐|<-+|<==?|→|⟶|⇒|-+>|==?>|\#|✓|✗|❌|⚠).*|(?://|;;|--|—|–)(?:[ \t].*)?"""
+    r"""|[(\[]\s*(?:[x×]\s?\d+|\d+\s?[x×]|\d+\s+times|repeated.*|same.*)\s*[)\]]|[x×]\s?\d+)$"""
 )
-_PAREN: Final = re.compile(r"(?<![ \t])[ \t]+\((?P<inner>[^()]*)\)[.,;]?$")
+_PAREN: Final = re.compile(_GAP + r"\((?P<inner>[^()]*)\)[.,;]?$")
+_PAREN_ENDS: Final = (")", ").", "),", ");")
 _OWN_PAREN: Final = re.compile(
     r"budget=|ctx=|\d+ tokens,|[\d.]+%|[\d.]+ MiB with safety|\d+ calls recovered|stripped"
 )
@@ -101,7 +104,7 @@ RAW_BYTES: Final = {"text_snippet": 300, "dsml_snippet": 500}
 MAX_TEXT: Final = 4096  # characters of a line that are read
 _GLUED_OR_RAW: Final = re.compile(rf"{RAW_TEXT.pattern}|{_GLUED.pattern}")
 _ELISION: Final = re.compile(r"\.\.\.|…|\[snip\]|<snip>|\[cut\]")
-_CUT_TOKEN: Final = re.compile(r"(?<![ \t])[ \t]+[A-Za-z_]+=[^\s\"]*[^\s\"=.…](?:\.\.\.|…)$")
+_CUT_TOKEN: Final = re.compile(_GAP + r"[A-Za-z_]+=[^\s\"]*[^\s\"=.…](?:\.\.\.|…)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,10 +174,16 @@ def peel(text: str) -> list[Peeled]:
 
 def _glued_at(text: str, *, named: bool) -> int | None:
     """Where in the message another line of the server begins, or None."""
-    raw = RAW_TEXT.search(text)
+    raw = _raw_text(text)
     end = raw.start() if raw else len(text)
+    if text.count(":", 1, end) < 1:
+        return None  # most prose
     match = _GLUED.search(text, 1, end) or (None if named else _OWN_HEAD.search(text, 1, end))
     return match.start() if match else None
+
+
+def _raw_text(text: str) -> re.Match[str] | None:
+    return RAW_TEXT.search(text) if "_snippet: " in text else None
 
 
 def _peel(text: str) -> Peeled:
@@ -237,13 +246,13 @@ def _message_of_json(text: str) -> str:
 
 def split_remark(text: str) -> tuple[str, str | None]:
     """(message, remark): what a person wrote behind the line: an arrow, `#`, "(x3)", a last bracket."""
-    if RAW_TEXT.search(text):
+    if _raw_text(text):
         return text, None
     quoted = text.rfind('"') + 1  # an error text may hold anything
     match = _REMARK.search(text, quoted)
     if match and match.start() > 0:
         return text[: match.start()].rstrip(), text[match.start() :].strip()
-    match = _PAREN.search(text, quoted)
+    match = _PAREN.search(text, quoted) if text.endswith(_PAREN_ENDS) else None
     if match and match.start() > 0 and not _OWN_PAREN.match(match["inner"]):
         return text[: match.start()].rstrip(), match["inner"]
     return text, None
