@@ -41,13 +41,27 @@ class Advice:
     misses_saved: int | None = None
     note: str = ""
 
+    @property
+    def replayed(self) -> bool:
+        """A replay says what it saves."""
+        return self.tokens_saved is not None
+
+    @property
+    def helps(self) -> bool:
+        """The replay saves something and costs no waiting; what was not replayed may help."""
+        if self.seconds_saved is not None and round(self.seconds_saved, 1) != 0:
+            return self.seconds_saved > 0
+        return not self.replayed or (self.tokens_saved or 0) > 0 or (self.misses_saved or 0) > 0
+
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """Advice, best gain first; `fidelity` is the share of requests that the replay reproduces."""
+    """Advice, best gain first; `no_gain` was tried and does not help this workload; `fidelity` is the share of
+    requests that the replay reproduces."""
 
     config: Mapping[str, Any]
     advice: tuple[Advice, ...]
+    no_gain: tuple[Advice, ...]
     fidelity: float | None
     directory: Mapping[str, Any] | None = None
     unsaid: tuple[str, ...] = ()
@@ -61,7 +75,9 @@ def diagnose(reading: Reading, checkpoints: Sequence[Checkpoint] | None = None) 
     proposed += [*_budget(reading, config), *_slots(reading), *_alignment(reading, config)]
     fidelity, proved = _proved(reading, proposed)
     ranked = sorted(proved, key=lambda a: (-(a.seconds_saved or 0.0), -(a.tokens_saved or 0), a.option))
-    return Diagnosis(config, tuple(ranked), fidelity, _directory(checkpoints, config), unsaid)
+    helping = tuple(a for a in ranked if a.helps)
+    idle = tuple(a for a in ranked if not a.helps)
+    return Diagnosis(config, helping, idle, fidelity, _directory(checkpoints, config), unsaid)
 
 
 def _stored(reading: Reading) -> list[Any]:
@@ -93,10 +109,13 @@ def _cold_max(reading: Reading, config: Mapping[str, Any]) -> Iterator[Advice]:
     limit = config["kv_cache_cold_max_tokens"]
     above = [r for r in reading.requests if r.source == "cold" and (r.prompt_tokens or 0) > limit]
     if above and config.get("kv_disk"):
+        longest = max(r.prompt_tokens or 0 for r in above)
+        tried = max(config["ctx"], longest)  # a context that no line names is at least the longest prompt
+        longer = "prompt is" if len(above) == 1 else "prompts are"
         yield Advice(
-            "--kv-cache-cold-max-tokens", str(limit), str(config["ctx"]),
-            f"{len(above)} cold prompts are longer than {limit}: no cold checkpoint was written for them",
-            {"kv_cache_cold_max_tokens": config["ctx"]},
+            "--kv-cache-cold-max-tokens", str(limit), str(tried),
+            f"{len(above)} cold {longer} longer than {limit}: no cold checkpoint was written",
+            {"kv_cache_cold_max_tokens": tried},
         )  # fmt: skip
 
 

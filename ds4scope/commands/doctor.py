@@ -44,6 +44,7 @@ def _json(diagnosis: Diagnosis) -> str:
 
     document: dict[str, Any] = {"schema": 1, "config": dict(diagnosis.config), "fidelity": diagnosis.fidelity}
     document["advice"] = [asdict(a) for a in diagnosis.advice]
+    document["no_gain"] = [asdict(a) for a in diagnosis.no_gain]
     document["kv_dir"] = diagnosis.directory
     document["defaults_assumed"] = list(diagnosis.unsaid)
     return as_json(document)
@@ -58,6 +59,7 @@ def _text(diagnosis: Diagnosis) -> str:
         lines += _advice(advice)
     if not diagnosis.advice:
         lines.append("No option of this configuration hurts this workload, as far as the log shows.")
+    lines += [_no_gain(advice) for advice in diagnosis.no_gain]
     if diagnosis.fidelity is not None:
         lines.append(
             f"The replay that these gains rest on reproduces {diagnosis.fidelity:.1%} of the requests."
@@ -78,11 +80,24 @@ def _plain(value: Any) -> Any:
 
 def _advice(advice: Advice) -> list[str]:
     lines = [f"{advice.option}: {advice.now} -> {advice.tried}", f"  why   {advice.because}"]
-    if advice.tokens_saved is not None:
-        seconds = "" if advice.seconds_saved is None else f", {advice.seconds_saved:,.1f} s of waiting"
-        lines.append(
-            f"  gain  {advice.tokens_saved:,} tokens of prefill, {advice.misses_saved:,} misses{seconds} (replayed)"
-        )
+    if advice.replayed:
+        lines.append(f"  gain  {_saved(advice)} (replayed)")
     if advice.note:
         lines.append(f"  note  {advice.note}")
     return [*lines, ""]
+
+
+def _no_gain(advice: Advice) -> str:
+    """A change that suggests itself and that the replay says does not help."""
+    return (
+        f"{advice.option}: {advice.now} -> {advice.tried} would not help, "
+        f"though {advice.because}: replayed, it saves {_saved(advice)}."
+    )
+
+
+def _saved(advice: Advice) -> str:
+    from triage.evidence import plural
+
+    seconds = "" if advice.seconds_saved is None else f", {advice.seconds_saved:,.1f} s of waiting"
+    misses = plural(advice.misses_saved or 0, "miss", "misses")
+    return f"{advice.tokens_saved:,} tokens of prefill, {misses}{seconds}"

@@ -55,6 +55,25 @@ def test_doctor_counts_conversations_against_slots(capsys):
     assert found[0]["misses_saved"] == 19
 
 
+def test_what_a_replay_shows_to_be_of_no_use_is_no_advice(capsys):
+    """Two conversations and one slot; but the old choice sends both to the slot that is not empty."""
+    found = advice(capsys, "c-single-slot-11k")
+
+    assert found["advice"] == []
+    assert [(a["option"], a["tried"], a["misses_saved"]) for a in found["no_gain"]] == [
+        ("--batched-session", "2", 0)
+    ]
+    assert main(["doctor", str(CAPTURES / "c-single-slot-11k/server.log")]) == 0
+    assert "--batched-session: 1 -> 2 would not help" in capsys.readouterr().out
+
+
+def test_a_limit_is_never_tried_below_the_prompts_that_it_cut_off(capsys):
+    assert main(["doctor", str(CAPTURES.parent / "seeds/image-tail-miss.md"), "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+
+    assert [(a["option"], a["tried"]) for a in found["no_gain"]] == [("--kv-cache-cold-max-tokens", "340551")]
+
+
 def test_doctor_finds_nothing_in_a_healthy_log(capsys):
     assert advice(capsys, "b-steal-after-overlap-11k")["advice"] == []
 

@@ -38,6 +38,6 @@ def test_each_ndjson_line_fits(command, schema, source):
 
 
 @pytest.mark.parametrize("source", [LOG, EXCERPT], ids=["log", "excerpt"])
-@pytest.mark.parametrize("command", ["triage", "replay"])
+@pytest.mark.parametrize("command", ["triage", "replay", "doctor"])
 def test_json_object_fits(command, source):
     validator(command).validate(json.loads(output(command, str(source), "--format", "json")))
