@@ -9,19 +9,20 @@ from typing import Any, Final
 from parser.digest import mib, seconds, whole
 from parser.peel import unescaped
 
-#: Options of ds4-server that say something about its caches; True where a value follows.
+#: Options of ds4-server that say something about its caches, and what value follows: a number, a word, none.
 OPTIONS: Final = {
-    "--batched-session": True, "--ctx": True, "-c": True, "--prefill-chunk": True,
-    "--mixed-prefill-quantum": True,
-    "--kv-disk-dir": True, "--kv-disk-space-mb": True, "--kv-cache-min-tokens": True,
-    "--kv-cache-cold-max-tokens": True, "--kv-cache-continued-interval-tokens": True,
-    "--kv-cache-boundary-trim-tokens": True, "--kv-cache-boundary-align-tokens": True,
-    "--kv-cache-reject-different-quant": False, "--disable-exact-dsml-tool-replay": False,
-    "--decode-coalesce-us": True, "--vision": False, "--mtp": False, "--dspark": False, "--metal": False,
-    "--cuda": False, "--rocm": False, "--cpu": False, "--backend": True, "--model": True, "-m": True,
-    "--trace": True, "--ssd-streaming": False, "--role": True, "--power": True, "--host": True,
-    "--port": True,
+    "--batched-session": "number", "--ctx": "number", "-c": "number", "--prefill-chunk": "number",
+    "--mixed-prefill-quantum": "number",
+    "--kv-disk-dir": "word", "--kv-disk-space-mb": "number", "--kv-cache-min-tokens": "number",
+    "--kv-cache-cold-max-tokens": "number", "--kv-cache-continued-interval-tokens": "number",
+    "--kv-cache-boundary-trim-tokens": "number", "--kv-cache-boundary-align-tokens": "number",
+    "--kv-cache-reject-different-quant": "", "--disable-exact-dsml-tool-replay": "",
+    "--decode-coalesce-us": "number", "--vision": "", "--mtp": "", "--dspark": "", "--metal": "",
+    "--cuda": "", "--rocm": "", "--cpu": "", "--backend": "word", "--model": "word", "-m": "word",
+    "--trace": "word", "--ssd-streaming": "", "--role": "word", "--power": "word", "--host": "word",
+    "--port": "number",
 }  # fmt: skip
+_NUMBER: Final = re.compile(r"-?[0-9]{1,18}")
 _OPTION: Final = re.compile(
     r"(?<![\w-])(?P<name>--[a-z][a-z0-9-]+|-[cm])(?:(?:=|[ \t]+)(?P<value>(?!-)[^\s`,;)\]]+))?"
 )
@@ -80,11 +81,19 @@ def options(text: str) -> Iterator[dict[str, Any]]:
         if not ours:  # `-c` and `-m` are options of half the world
             continue
         fields: dict[str, Any] = {"name": name, "where": "command" if command else "prose"}
-        if OPTIONS[name] and match["value"] and not _PLACEHOLDER.fullmatch(match["value"]):
-            fields["value"] = match["value"].rstrip(".")
+        value = (match["value"] or "").rstrip(".")
+        if _fits(OPTIONS[name], value):
+            fields["value"] = value
         if _NEGATED.search(text[: match.start()]):
             fields["negated"] = True
         yield fields
+
+
+def _fits(wanted: str, value: str) -> bool:
+    """Whether a value can be that of the option: "--ctx the user chose" names no number."""
+    if wanted == "number":
+        return _NUMBER.fullmatch(value) is not None
+    return bool(wanted and value) and _PLACEHOLDER.fullmatch(value) is None
 
 
 def figures(text: str) -> Iterator[dict[str, Any]]:

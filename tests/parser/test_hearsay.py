@@ -134,6 +134,11 @@ def test_options_in_prose_and_command_lines(text, found):
     assert [(one["name"], one.get("value"), one["where"]) for one in options(text)] == found
 
 
+def test_a_word_is_no_value_of_an_option_that_takes_a_number():
+    (one,) = options("with --ctx the user gets more room")
+    assert "value" not in one
+
+
 def test_options_that_are_said_not_to_be_used():
     (one,) = options("it also happens without `--batched-session 2`")
     assert one["negated"] is True
