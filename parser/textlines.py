@@ -28,6 +28,7 @@ AFTER_RECORD: Final = 64
 #: Every line that can open a record of several lines holds one of these.
 OPENERS: Final = (b"text_snippet: ", b"dsml_snippet: ", b'=error error="')
 
+_ENGINE: Final = "ds4: "  # the engine's own lines bear no stamp
 _DSML: Final = re.compile(r"invalid tool call dsml_snippet: ((?s:.*))$")
 _TEXT: Final = re.compile(r"\[text_len=([0-9]{1,9}) [^\[]*text_snippet: ((?s:.*))$")
 _ERROR: Final = re.compile(r'finish=error error="((?s:.*))$')
@@ -168,10 +169,18 @@ def _exact_end(lines: Sequence[Line], at: int, missing: int) -> int | None:
 
 
 def _budget_end(lines: Sequence[Line], at: int, budget: int) -> int:
-    end, stop = at + 1, _within(lines, at, budget)
+    stop = _within(lines, at, budget)
+    end = max([at, *(here for here in range(at + 1, stop) if _is_quoted(lines[at], lines[here]))]) + 1
     while end < stop and _continues(lines, at, end, stop):
         end += 1
     return end
+
+
+def _is_quoted(opener: Line, line: Line) -> bool:
+    """A line without stamp and name, where the server stamps its lines: only the model's text prints such, so
+    all that stands between the opener and it is the model's too, whatever stamps it bears."""
+    bare = line.stamp is None and line.program is None and not line.text.startswith(_ENGINE)
+    return opener.stamp is not None and bare
 
 
 def _within(lines: Sequence[Line], at: int, budget: int) -> int:

@@ -56,6 +56,19 @@ def test_text_that_says_how_long_it_is_may_even_bear_the_right_stamp(tmp_path, l
     ]
 
 
+def test_a_bare_line_behind_shows_that_the_snippet_went_on(tmp_path, lane):
+    forged = FORGED.replace("09:00:00", "10:00:05")
+    assert kinds(tmp_path, f"{dsml('<a>' + chr(10) + forged + chr(10) + '</a>')}\n{NEXT}\n", lane) == [
+        "tool_repair",
+        "finish",
+    ]
+
+
+def test_a_line_of_the_engine_is_no_part_of_a_snippet(tmp_path, lane):
+    text = f"{dsml('<a>')}\n{NEXT}\nds4: metal command buffer completed\n{NEXT}\n"
+    assert kinds(tmp_path, text, lane).count("finish") == 2
+
+
 def test_the_servers_next_line_ends_a_short_snippet(tmp_path, lane):
     for text in (dsml("(none)"), dsml("<a>"), as_text("<a>")):
         assert kinds(tmp_path, f"{text}\n{NEXT}\n{NEXT}\n", lane) == ["tool_repair", "finish", "finish"]
