@@ -1,12 +1,13 @@
 """Write a log in the mix of a real month: `python benchmarks/generate.py OUT --lines N [--bytes B] [--seed S]`.
 
-How it is made: a few conversations take turns on two slots for a month. Each turn adds a user message or tool
-output (log-normal, median 900 tokens) to its conversation and is answered in 40 to 900 tokens; one turn in
-forty is a cold start, one in sixty misses and is restored from disk, a full directory evicts one file per
-store now and then. The lines follow from that as the server prints them: one chunk line each 512 tokens of a
-prefill (a slow machine with `--prefill-chunk 512`), one decoding line each 50 generated tokens. So chunk and
-decoding lines make up four fifths, misses and evictions together stay below 0.5 %. Every number is
-drawn from a seeded generator: the same arguments give the same bytes.
+How it is made: conversations take turns on two slots for a month. Each turn adds a user message or tool output
+(log-normal, median 900 tokens) to its conversation and is answered in 40 to 900 tokens. One turn in forty begins
+a new conversation, one in sixty is of one that was thrown out: both take the slot that was used least lately,
+whose state is saved first, and the latter comes back from disk. A full directory evicts a file now and then.
+The lines follow from that as the server prints them: one chunk line each 512 tokens of a prefill (a slow machine
+with `--prefill-chunk 512`), one decoding line each 50 generated tokens. So chunk and decoding lines make up four
+fifths, misses and evictions together stay below 0.5 %. Every number is drawn from a seeded generator: the same
+arguments give the same bytes.
 """
 
 from __future__ import annotations
@@ -18,16 +19,17 @@ from pathlib import Path
 
 MINUTE, HOUR, DAY = 60, 3600, 86400
 CHUNK, DECODE_EVERY = 512, 50
+KEPT = 6  # conversations that wait on disk
 
 
 class Month:
-    """The state behind the lines: a clock, the conversations, a directory of checkpoint files."""
+    """The state behind the lines: a clock, what each slot holds, the conversations on disk."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.clock = 10.0 * HOUR
-        self.lengths = [self.random.randint(9_000, 60_000) for _ in range(4)]
-        self.last = 0
+        self.slots: list[int | None] = [None, None]  # live tokens, least lately used first
+        self.saved: list[int] = []  # tokens of the conversations that wait on disk
 
     def stamp(self) -> str:
         whole = int(self.clock)
@@ -60,34 +62,42 @@ class Month:
     def turn(self) -> Iterator[str]:
         pick = self.random
         self.clock += pick.expovariate(1 / 40)
-        who = pick.randrange(len(self.lengths))
-        live = self.lengths[who]
-        prompt = live + int(pick.lognormvariate(6.8, 1.1)) + 4
-        cached = live
-        if prompt > 120_000 or pick.random() < 1 / 40:
-            cached, prompt = 0, pick.randint(9_000, 30_000)
-        elif pick.random() < 1 / 60:
-            cached = yield from self.miss(live, prompt)
+        slot, chance = pick.randrange(2), pick.random()
+        live = self.slots[slot]
+        prompt = (live or 0) + int(pick.lognormvariate(6.8, 1.1)) + 4
+        if live is None or prompt > 120_000 or chance < 1 / 40:
+            slot, cached, prompt = 0, 0, pick.randint(9_000, 30_000)
+            yield from self.miss(prompt, back=None)
+        elif self.saved and chance < 1 / 40 + 1 / 60:
+            cached = self.saved.pop(pick.randrange(len(self.saved)))
+            slot, prompt = 0, cached + prompt - live
+            yield from self.miss(prompt, back=cached)
+        else:
+            cached = live
         yield from self.prefill(cached, prompt)
         generated = pick.randint(40, 900)
         yield from self.decode(cached, prompt, generated)
-        self.lengths[who] = prompt + generated
+        del self.slots[slot]
+        self.slots.append(prompt + generated)
 
-    def miss(self, live: int, prompt: int) -> Iterator[str]:
-        pick, other = self.random, self.lengths[self.random.randrange(len(self.lengths))]
-        yield f"{self.stamp()}live kv cache miss live={other} prompt={prompt} common={min(live, 11_154)} reason=token-mismatch\n"
-        if pick.random() < 0.3:
-            tokens = pick.randint(10, 60) * 1024
+    def miss(self, prompt: int, *, back: int | None) -> Iterator[str]:
+        """The least lately used slot is taken; `back` are the tokens that come from disk."""
+        pick, live = self.random, self.slots[0]
+        if live is not None:
+            yield f"{self.stamp()}live kv cache miss live={live} prompt={prompt} common={min(live, 8_154)} reason=token-mismatch\n"
+            if pick.random() < 0.3:
+                tokens = pick.randint(10, 60) * 1024
+                yield (
+                    f"{self.stamp()}kv cache evicted reason=disk-cache-full tokens={tokens} hits={pick.randint(0, 3)} "
+                    f"size={tokens / 74:.2f} MiB file={self.file()}\n"
+                )
+            yield self.stored(live, "evict")
+            self.saved = [*self.saved, live][-KEPT:]
+        if back is not None:
             yield (
-                f"{self.stamp()}kv cache evicted reason=disk-cache-full tokens={tokens} hits={pick.randint(0, 3)} "
-                f"size={tokens / 74:.2f} MiB file={self.file()}\n"
+                f"{self.stamp()}kv cache hit text tokens={back} text={back * 4} quant=2 key=token-text "
+                f"load={back / 120:.1f} ms file={self.file()}\n"
             )
-        yield self.stored(other, "evict")
-        yield (
-            f"{self.stamp()}kv cache hit text tokens={live} text={live * 4} quant=2 key=token-text "
-            f"load={live / 120:.1f} ms file={self.file()}\n"
-        )
-        return live
 
     def stored(self, tokens: int, reason: str) -> str:
         return (
