@@ -34,13 +34,26 @@ class Verdict:
 class LayerMemory(Protocol):
     """One layer's part of a cache. `frontier` is the bounded state at `length`, `rows` what only grows."""
 
-    def clear(self) -> None: ...
-    def frontier(self, length: int) -> State: ...
-    def load_frontier(self, state: Mapping[str, mx.array], length: int) -> None: ...
-    def grown(self, length: int) -> State: ...
-    def load_grown(self, state: Mapping[str, mx.array]) -> None: ...
-    def arrays(self) -> list[mx.array]: ...
-    def bytes(self, length: int) -> int: ...
+    def clear(self) -> None:
+        """Become empty."""
+
+    def frontier(self, length: int) -> State:
+        """The bounded state at `length` tokens: what a rewind cannot cut."""
+
+    def load_frontier(self, state: Mapping[str, mx.array], length: int) -> None:
+        """Become what `frontier` gave at `length`."""
+
+    def grown(self, length: int) -> State:
+        """What only grows, its first `length` tokens."""
+
+    def load_grown(self, state: Mapping[str, mx.array]) -> None:
+        """Become what `grown` gave."""
+
+    def arrays(self) -> list[mx.array]:
+        """All tensors."""
+
+    def bytes(self, length: int) -> int:
+        """Bytes of the tensors at `length` tokens, at most."""
 
 
 class Cache(ABC):
