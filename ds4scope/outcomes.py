@@ -16,11 +16,15 @@ _SECONDS: Final = ("start_s", "prefill_s", "latency_s")
 
 
 def totals_json(outcome: Outcome, *, timed: bool = True) -> dict[str, Any]:
-    """The `totals` of `docs/outputs.md`; seconds are null where nothing says how fast the machine is."""
-    return {
+    """The `totals` of `docs/outputs.md`; seconds are null where nothing says how fast the machine is, prefilled
+    tokens where no request of an excerpt shows its own."""
+    totals = {
         name: getattr(outcome.totals, name) if timed or not name.startswith(("wall", "latency")) else None
         for name in ("requests", *TOTALS)
     }
+    if outcome.requests and all(row.prefilled_tokens is None for row in outcome.requests):
+        totals["prefilled_tokens"] = None
+    return totals
 
 
 def outcome_json(outcome: Outcome, *, timed: bool = True) -> dict[str, Any]:

@@ -143,8 +143,12 @@ def _saved(
         for s in (seconds, _less(seen.latency_s_sum if seen else None, after.latency_s_sum))
         if s is not None
     ]
-    if view.rates and view.rates[0] > 0:
-        spread_s += [tokens / rate for rate in view.rates]
+    if view.rate and view.rates and view.rates[0] > 0:
+        # the part that is prefill, at the log's slowest and fastest speed instead of its usual one
+        spread_s += [
+            (seconds or 0.0) + tokens / rate - tokens / view.rate * (seconds is not None)
+            for rate in view.rates
+        ]
     return Counterfactual(
         profile=spec.note + ": " + ", ".join(f"{name}={value}" for name, value in options.items()),
         tokens_saved=tokens,

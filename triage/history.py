@@ -26,25 +26,33 @@ KEPT_CONVERSATIONS: Final = 5_000
 
 @dataclass(slots=True)
 class Sums:
-    """Counts and sums of one row of a table. Tokens, seconds, MiB."""
+    """Counts and sums of one row of a table. Tokens, seconds, MiB; None where no request showed any."""
 
     count: int = 0
     misses: int = 0
-    prefilled: int = 0
-    reused: int = 0
-    lost: int = 0
-    seconds: float = 0.0
-    mib: float = 0.0
+    prefilled: int | None = None
+    reused: int | None = None
+    lost: int | None = None
+    lost_known: int = 0
+    seconds: float | None = None
+    mib: float | None = None
     tokens: int = 0
 
-    def add(self, missed: bool, prefilled: int, reused: int, lost: int, seconds: float) -> None:
+    def add(
+        self, missed: bool, prefilled: int | None, reused: int | None, lost: int | None, seconds: float | None
+    ) -> None:
         """One more request."""
         self.count += 1
         self.misses += missed
-        self.prefilled += prefilled
-        self.reused += reused
-        self.lost += lost
-        self.seconds += seconds
+        if prefilled is not None:
+            self.prefilled = prefilled + (self.prefilled or 0)
+        if reused is not None:
+            self.reused = reused + (self.reused or 0)
+        if lost is not None:
+            self.lost = lost + (self.lost or 0)
+            self.lost_known += 1
+        if seconds is not None:
+            self.seconds = seconds + (self.seconds or 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +93,7 @@ class History:
         self.requests += 1
         missed = request.common is not None and request.source != "memory-rewind"
         row = (
-            missed, request.prefilled_tokens or 0, request.cached_tokens or 0, request.lost_to_cache_tokens or 0,
-            request.prefill_s or 0.0,
+            missed, request.prefilled_tokens, request.cached_tokens, request.lost_to_cache_tokens, request.prefill_s,
         )  # fmt: skip
         self._sums(self.days, self._day(request)).add(*row)
         self._conversation(request).add(*row)
@@ -110,11 +117,14 @@ class History:
             sums = self.stores.setdefault(str(event.get("reason") or "not said"), Sums())
             sums.count += 1
             sums.tokens += event.get("tokens") or 0
-            sums.mib += event.get("size_mib") or 0.0
+            if event.get("size_mib") is not None:
+                sums.mib = event.get("size_mib") + (sums.mib or 0.0)
 
     def _conversation(self, request: Request) -> Sums:
         if len(self.conversations) > 2 * KEPT_CONVERSATIONS:
-            kept = sorted(self.conversations.items(), key=lambda item: -item[1].seconds)[:KEPT_CONVERSATIONS]
+            kept = sorted(self.conversations.items(), key=lambda item: -(item[1].seconds or 0.0))[
+                :KEPT_CONVERSATIONS
+            ]
             self.conversations = dict(kept)
         return self._sums(self.conversations, request.conversation or "not known")
 
@@ -142,11 +152,12 @@ class History:
         return (table for table in made if table.rows)
 
     def _runs_table(self) -> TableData:
-        total = sum(s.seconds for s in self.runs.values())
+        seconds = {over: sums.seconds or 0.0 for over, sums in self.runs.items()}
+        total = sum(seconds.values())
         rows = [
-            (name, self.runs[over].count, _round(self.runs[over].seconds / 3600, 3), _share(self.runs[over].seconds, total))
+            (name, self.runs[over].count, _round(seconds[over] / 3600, 3), _share(seconds[over], total))
             for name, over in (("under 60 s", False), ("60 s and over", True))
-        ]  # fmt: skip
+        ]
         return TableData(
             "prompt runs", ("prefill", "count", "hours", "share %"), tuple(rows if total else ())
         )
@@ -157,13 +168,13 @@ class History:
         return TableData(
             title,
             (name, "count", "share %", "mean lost tokens"),
-            tuple((label, s.count, _share(s.count, total), round(s.lost / s.count)) for label, s in rows),
+            tuple((label, s.count, _share(s.count, total), _mean(s.lost, s.lost_known)) for label, s in rows),
         )
 
     def _stores_table(self) -> TableData:
-        total = sum(s.mib for s in self.stores.values())
+        total = sum(s.mib or 0.0 for s in self.stores.values())
         rows = [
-            (reason, s.count, _round(s.mib, 1), _share(s.mib, total), round(s.tokens / s.count))
+            (reason, s.count, _rounded(s.mib, 1), _share(s.mib or 0.0, total), round(s.tokens / s.count))
             for reason, s in sorted(self.stores.items())
         ]
         return TableData(
@@ -173,13 +184,13 @@ class History:
     def _groups_table(self, title: str, name: str, items: Iterable[tuple[str, Sums]]) -> TableData:
         columns = (name, "requests", "misses", "prefilled", "reused", "lost", "prefill s")
         rows = [
-            (label, s.count, s.misses, s.prefilled, s.reused, s.lost, _round(s.seconds, 1))
+            (label, s.count, s.misses, s.prefilled, s.reused, s.lost, _rounded(s.seconds, 1))
             for label, s in items
         ]
         return TableData(title, columns, tuple(rows))
 
     def _costly_conversations(self) -> list[tuple[str, Sums]]:
-        return sorted(self.conversations.items(), key=lambda item: (-item[1].seconds, item[0]))[:COSTLIEST]
+        return sorted(self.conversations.items(), key=_costliest_first)[:COSTLIEST]
 
     def _costly_table(self) -> TableData:
         rows = [
@@ -223,6 +234,19 @@ def _moment(stamp: str | None, year: int | None) -> datetime | None:
 def _day_name(day: int) -> str:
     """`MM-DD` of a day counted from the first of the calendar."""
     return f"{datetime.min + timedelta(days=day):%m-%d}"
+
+
+def _costliest_first(item: tuple[str, Sums]) -> tuple[float, int, str]:
+    name, sums = item
+    return -(sums.seconds or 0.0), -(sums.prefilled or 0), name
+
+
+def _mean(total: int | None, count: int) -> int | None:
+    return None if total is None else round(total / count)
+
+
+def _rounded(value: float | None, digits: int) -> float | None:
+    return None if value is None else _round(value, digits)
 
 
 def _share(part: float, whole: float) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from triage.build import prefill_seconds
@@ -14,20 +15,20 @@ from triage.view import View
 
 
 def totals(view: View) -> dict[str, Any]:
-    """The keys that `--expect` names. A key whose value the input does not tell is left out, but for the five
-    of `docs/outputs.md`, which are then 0 (counts) or null (seconds)."""
+    """The keys that `--expect` names. A key whose value the input does not tell is left out, but for those of
+    `docs/outputs.md`, which are then null. Tokens are those of the `prefill_known_for` requests that show them."""
     requests = view.requests
-    prefilled = total(r.prefilled_tokens for r in requests) or 0
-    reused = sum(r.cached_tokens or 0 for r in requests if r.prefilled_tokens is not None)
+    spanned = [r for r in requests if r.prefilled_tokens is not None]
     parts = [split(view, e) for e in _judged(view)]
-    lost = total(one for one, _ in parts) or 0
+    lost = _sum([one for one, _ in parts])
     return {
         "requests": len(requests),
         "live_misses": view.reading.counts.get("live_miss", 0),
-        "prefilled_tokens": prefilled,
-        "reused_tokens": reused,
+        "prefilled_tokens": _sum([r.prefilled_tokens for r in requests]),
+        "reused_tokens": total(r.cached_tokens for r in spanned) if spanned or requests else 0,
+        "prefill_known_for": len(spanned),
         "lost_to_cache_tokens": lost,
-        "changed_text_tokens": total(one for _, one in parts) or 0,
+        "changed_text_tokens": _sum([one for _, one in parts]),
         "seconds_lost": _seconds_lost(view),
         **compact(
             {
@@ -48,6 +49,11 @@ def totals(view: View) -> dict[str, Any]:
     }
 
 
+def _sum(values: Sequence[int | None]) -> int | None:
+    """Sum of what is known: 0 where there is nothing to sum, None where nothing of it is known."""
+    return total(values) if values else 0
+
+
 def _judged(view: View) -> list[Episode]:
     """Episodes in which something may have been lost: a miss, a state pushed out, a hit thrown away."""
     return [e for e in view.episodes if displaces(e) or e.miss is not None or e.wasted_hit]
@@ -63,7 +69,7 @@ def _seconds_lost(view: View) -> float | None:
     )
 
 
-def _range(view: View, lost: int) -> list[float] | None:
+def _range(view: View, lost: int | None) -> list[float] | None:
     if not view.rates or not lost or view.rates[0] <= 0:
         return None
     return [round(lost / view.rates[1], 3), round(lost / view.rates[0], 3)]

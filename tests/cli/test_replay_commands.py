@@ -264,6 +264,15 @@ def test_nothing_to_verify_against(ds4scope):
     assert status == 2 and "--server" in err
 
 
+def test_what_an_excerpt_does_not_show_is_not_zero(ds4scope):
+    found = document(ds4scope, "replay", SEED)
+
+    assert found["observed"]["totals"]["prefilled_tokens"] is None
+    assert found["outcome"]["totals"]["prefilled_tokens"] > 0
+    status, out, _ = ds4scope("verify", IMAGES, SEED, "--expect", "prefilled_tokens<=5")
+    assert status == 1 and "prefilled_tokens is not known from this input" in out
+
+
 # -- shrink ----------------------------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -9,7 +10,9 @@ import pyte
 import pytest
 
 from parser.reading import read
+from triage.finding import Counterfactual
 from triage.reporters import FORMATS, renderer
+from triage.reporters.words import cost, how_sure, proof
 from triage.triage import triage
 
 ROOT = Path(__file__).parents[2]
@@ -142,3 +145,31 @@ def test_picture_shows_both_slots_in_use_after_an_overlap(steal):
     assert len(overlap.details.picture.lanes) == 2
     assert len(steal.details.picture.lanes) == 1  # the other slot never works
     assert "r" in steal.details.picture.marks and "x" not in overlap.details.picture.marks
+
+
+# -- the words of all reports ----------------------------------------------------------------------------
+
+
+def test_what_no_line_shows_is_not_said_to_be_zero():
+    """Misses alone do not tell what was prefilled."""
+    report = triage(read([str(ROOT / "fixtures/seeds/slot-steal.md")]))
+
+    assert (report.totals["prefilled_tokens"], report.totals["prefill_known_for"]) == (None, 0)
+    assert "do not tell how many tokens were prefilled" in cost(report)
+    days = next(table for table in report.details.tables if table.title == "by day")
+    assert days.rows == (("not known", 2, 2, None, None, None, None),)
+
+
+@pytest.mark.parametrize("name", ["table", "markdown", "html"])
+def test_whose_part_and_how_sure_stand_in_every_report_for_people(steal, name):
+    said = renderer(name)(steal)
+    assert "server policy" in said and how_sure(steal.findings[0]) in said
+
+
+def test_a_remedy_that_the_replay_refutes_is_not_said_to_save():
+    finding = triage(read([str(STEAL)])).findings[0]
+    refuted = Counterfactual("a larger step", -10_240, -3.4, (-10_240, -10_240), (-3.5, -3.4))
+
+    assert proof(replace(finding, counterfactual=refuted)) == (
+        "replayed (a larger step): does not help here, costs 10,240 tokens of prefill, 3.4 s of waiting (3.4 to 3.5)"
+    )

@@ -75,11 +75,12 @@ def _timeline(report: Report) -> Iterator[str]:
 
 
 def _finding(finding: Finding, report: Report) -> Iterator[str]:
-    grade = f"{finding.role}, {finding.confidence:.0%}, {finding.grade}"
+    grade = f"{finding.role}, {words.how_sure(finding)}"
     yield f'<section class="card" id="f{finding.rank}">'
     yield f'<h3>{finding.rank}. {text(finding.mechanism)} <span class="dim">({text(grade)})</span></h3>'
     yield f"<p>{text(finding.explanation)}</p>"
     remedies = (
+        ("part", words.part(finding.mechanism)),
         ("you", finding.remedy_user),
         ("server", finding.remedy_server),
         ("proof", words.proof(finding)),

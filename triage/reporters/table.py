@@ -58,7 +58,7 @@ def _lines(report: Report, width: int) -> Iterator[tuple[str, str]]:
 
 def _verdict(finding: Finding, report: Report, width: int) -> Iterator[tuple[str, str]]:
     style = _GREEN if finding.mechanism in _CLEAR else _RED
-    yield _BOLD + style, f"{finding.mechanism}  ({finding.confidence:.0%} sure, {_grade(finding)})"
+    yield _BOLD + style, f"{finding.mechanism}  ({words.how_sure(finding)})"
     yield from (("", line) for line in _plain(finding.explanation, width))
     yield "", ""
     yield from _labels(finding, report, width)
@@ -78,14 +78,6 @@ def _labels(finding: Finding, report: Report, width: int) -> Iterator[tuple[str,
 def _server(finding: Finding) -> str:
     issues = f" ({', '.join(f'#{n}' for n in finding.upstream)})" if finding.upstream else ""
     return f"{finding.remedy_server}{issues}" if finding.remedy_server else ""
-
-
-def _grade(finding: Finding) -> str:
-    said = {
-        "log": "from the log alone", "config": "with its configuration", "turns": "over several turns",
-        "trace": "with the trace", "possible": "possible", "hearsay": "from what people say, not from log lines",
-    }  # fmt: skip
-    return said.get(finding.grade, finding.grade)
 
 
 def _evidence(finding: Finding, report: Report, width: int) -> Iterator[tuple[str, str]]:

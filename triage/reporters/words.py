@@ -32,10 +32,17 @@ _PARTS: Final = {
     },
     "nobody's": {"unrelated-prompt", "slow-but-right", "healthy", "nothing-to-judge"},
 }  # fmt: skip
-#: quantities that say how sure or how counted, not what was found
+#: quantities that say how sure or how counted, or out of which the row of costs is made: for machines only
 _ASIDE: Final = frozenset(
-    {"episodes", "severity", "prefill_seconds_known_for", "lost_to_cache_tokens", "changed_text_tokens"}
-)  # the last two stand in the row of costs
+    {
+        "episodes", "severity", "prefill_seconds_known_for", "replay_fidelity", "lost_to_cache_tokens",
+        "changed_text_tokens", "cache_loss_tokens", "changed_tokens", "new_tokens", "sampled_not_replayed_tokens",
+    }
+)  # fmt: skip
+_GRADES: Final = {
+    "log": "from the log alone", "config": "with its configuration", "turns": "over several turns",
+    "trace": "with the trace", "possible": "possible", "hearsay": "from what people say, not from log lines",
+}  # fmt: skip
 #: less is not worth a word
 _LEAST_S: Final = 0.05
 
@@ -45,17 +52,33 @@ def part(mechanism: str) -> str:
     return next((name for name, ids in _PARTS.items() if mechanism in ids), "server policy")
 
 
+def how_sure(finding: Finding) -> str:
+    """The confidence, and what it rests on."""
+    return f"{finding.confidence:.0%} sure, {_GRADES.get(finding.grade, finding.grade)}"
+
+
 def cost(report: Report) -> str:
     """What the input cost, with what no cache could have saved said apart; nothing where it holds no request."""
     totals = report.totals
     if not totals["requests"] and not totals["live_misses"]:
         return ""
-    lost, changed = totals.get("lost_to_cache_tokens", 0), totals.get("changed_text_tokens", 0)
     return (
         f"{plural(totals['requests'], 'request')}, {plural(totals['live_misses'], 'miss', 'misses')}; "
-        f"{totals['prefilled_tokens']:,} tokens prefilled, "
-        f"{totals['reused_tokens']:,} reused; {lost:,} lost to the cache{_seconds(totals)}, {changed:,} changed text (no cache can help)"
+        f"{_prefilled(totals)}; {_told(totals['lost_to_cache_tokens'])} lost to the cache{_seconds(totals)}, "
+        f"{_told(totals['changed_text_tokens'])} changed text (no cache can help)"
     )
+
+
+def _prefilled(totals: Any) -> str:
+    known, requests = totals["prefill_known_for"], totals["requests"]
+    if requests and not known:
+        return "the lines do not tell how many tokens were prefilled and reused"
+    shown = f" in the {known:,} of {requests:,} requests that show it" if known < requests else ""
+    return f"{totals['prefilled_tokens'] or 0:,} tokens prefilled, {totals['reused_tokens'] or 0:,} reused{shown}"
+
+
+def _told(tokens: int | None) -> str:
+    return "an unknown number" if tokens is None else f"{tokens:,}"
 
 
 def _seconds(totals: Any) -> str:
@@ -67,13 +90,12 @@ def _seconds(totals: Any) -> str:
 
 
 def figures(finding: Finding) -> list[tuple[str, str]]:
-    """Named quantities in words: `stored_mib` -> ("stored", "12.5 MiB")."""
-    return [
-        (name, text)
-        for key, value in finding.quantities.items()
-        if (named := _figure(key, value))
-        for name, text in [named]
-    ]
+    """Named quantities in words: `stored_mib` -> ("stored", "12.5 MiB"); those of one name stand together."""
+    found: dict[str, list[str]] = {}
+    for key, value in finding.quantities.items():
+        if named := _figure(key, value):
+            found.setdefault(named[0], []).append(named[1])
+    return [(name, ", ".join(texts)) for name, texts in found.items()]
 
 
 def _figure(key: str, value: Any) -> tuple[str, str] | None:
@@ -99,13 +121,20 @@ def _number(value: float) -> str:
 
 
 def proof(finding: Finding) -> str:
-    """What a replay says a remedy saves, or nothing."""
+    """What a replay says a remedy saves, with the range of the seconds, or nothing."""
     found = finding.counterfactual
     if found is None:
         return ""
-    tokens = "an unknown number of" if found.tokens_saved is None else f"{found.tokens_saved:,}"
-    seconds = "" if found.seconds_saved is None else f", {found.seconds_saved:,.1f} s"
-    return f"replayed under {found.profile}: saves {tokens} tokens{seconds}"
+    tokens, seconds = found.tokens_saved, found.seconds_saved
+    worse = (tokens or 0) < 0 and (seconds or 0.0) <= 0
+    sign = -1 if worse else 1
+    saved = "an unknown number of" if tokens is None else f"{sign * tokens:,}"
+    waiting = "" if seconds is None else f", {sign * seconds:,.1f} s of waiting"
+    if waiting and found.seconds_range is not None:
+        low, high = (f"{bound:,.1f}" for bound in sorted(sign * bound for bound in found.seconds_range))
+        waiting += f" ({low} to {high})" if low != high else ""
+    verb = "does not help here, costs" if worse else "saves"
+    return f"replayed ({found.profile}): {verb} {saved} tokens of prefill{waiting}"
 
 
 def evidence(finding: Finding, report: Report, most: int, *, redacted: bool) -> list[tuple[int, str]]:
