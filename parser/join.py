@@ -75,6 +75,8 @@ class Joiner:
             self.clock.forget_order()
         handler = self._handlers.get(event.kind)
         at = self.clock.seconds(event.stamp)
+        for opened in self.opens.carried and self.opens.apart(event, at):
+            self._close(opened)
         if handler is not None:
             handler(event, at)
 
@@ -367,6 +369,7 @@ class Joiner:
     def _turn_page(self, excerpt: int) -> None:
         """Another excerpt of a report: nothing is joined across, but for equal spans of open requests."""
         self._flush()
+        self.opens.turn_page()
         self._evicted = []
         self._excerpt = excerpt
         self.clock.forget_order()

@@ -10,6 +10,9 @@ from parser.request import Progress, Request, Store
 from parser.trace import TraceRequest
 
 Span = tuple[int, int, int]  # C, P, n as printed
+#: Across two excerpts of a report: seconds by which stamps and printed times may part within one request, and
+#: after which a line that carries neither span nor seconds is of another one.
+_SAME_S, _APART_S = 60.0, 3_600.0
 
 
 @dataclass(slots=True)
@@ -81,6 +84,23 @@ class Open:
             return 0.0
         return max(0.0, abs((at - self.done_at) - elapsed) - 1.1)
 
+    def apart(self, event: Event, at: float) -> bool:
+        """Whether a line of a later excerpt cannot be of this request, or of anything that it still does: its own
+        seconds contradict the stamps, or it says nothing of whose it is and comes hours later."""
+        decoded = event.kind == "decoding"
+        span = span_of(event)
+        if decoded and span is not None and event.get("gen") is not None:
+            own = span[1] - event.get("gen") == self.row.prompt_tokens
+        else:
+            own = span is None or span == self.span
+        if not own:
+            return False
+        elapsed = event.get("elapsed_s") if span is not None else None
+        if elapsed is not None:
+            begun_later = self.last_at is not None and at - elapsed - self.last_at > _SAME_S
+            return begun_later or (self.decode_misses if decoded else self.misses)(event, at) > _SAME_S
+        return self.last_at is not None and not -_SAME_S <= at - self.last_at <= _APART_S
+
     def behind(self, done: int | None) -> int:
         """Tokens that a chunk line of `done` lies ahead of its last one; much where it would go back."""
         if done is None:
@@ -95,6 +115,7 @@ class Opens:
     def __init__(self) -> None:
         self.by_span: dict[Span, list[Open]] = {}
         self.all: dict[int, Open] = {}  # id(open) -> open, in order of start
+        self.carried: list[Open] = []  # those that an earlier excerpt of a report left open
 
     def __len__(self) -> int:
         return len(self.all)
@@ -104,6 +125,14 @@ class Opens:
         self.all[id(opened)] = opened
         if opened.span is not None:
             self.by_span.setdefault(opened.span, []).append(opened)
+
+    def turn_page(self) -> None:
+        """Another excerpt begins."""
+        self.carried = list(self.all.values())
+
+    def apart(self, event: Event, at: float | None) -> list[Open]:
+        """Those of an earlier excerpt that a line shows to be over."""
+        return [] if at is None else [o for o in self.carried if id(o) in self.all and o.apart(event, at)]
 
     def remove(self, opened: Open) -> None:
         """It ended."""

@@ -125,6 +125,7 @@ class Pending:
                 self.episodes.remove(episode)
                 self._take_hit(episode, cached)
                 self._join_second_note(episode, cached, prompt)
+                self._join_miss(episode, cached, prompt)
                 return episode
         return None
 
@@ -134,6 +135,16 @@ class Pending:
             if other.note is not None and _names(other.note, cached, prompt) and _says_both(other.note):
                 episode.events.extend(other.events)
                 self.episodes.remove(other)
+
+    def _join_miss(self, episode: Episode, cached: int, prompt: int) -> None:
+        """LC8 alone says that the reasoning state was gone: the miss of that prompt stands before it."""
+        alone = episode.note is not None and episode.note.rule == "replay"
+        missed = self._best(cached, prompt, True, False) if alone else None
+        if missed is None or missed.miss is None:
+            return
+        self.episodes.remove(missed)
+        episode.miss, episode.evict, episode.slot = missed.miss, missed.evict, missed.slot
+        episode.events = sorted([*missed.events, *episode.events], key=lambda event: event.seq)
 
     def _by_numbers(self, cached: int, prompt: int, serial: bool, near: bool) -> Episode | None:
         hit = next((h for h in self.hits if h.get("tokens") == cached), None) if cached else None

@@ -27,7 +27,17 @@ def lost(view: View, request: Request) -> bool:
 def failures(view: View) -> list[Event]:
     """Lines that say a prefill failed: stream errors of that kind, files discarded for it."""
     broken = view.of("stream_error", *FAILED_RULES)
-    return broken + view.of("kv_discarded", "prefill_failed", "prefill_failed_old")
+    return broken + discarded(view)
+
+
+def discarded(view: View) -> list[Event]:
+    """Files that were deleted because the prefill from them came to nothing (DS13)."""
+    return view.of("kv_discarded", "prefill_failed", "prefill_failed_old")
+
+
+def cancels(view: View) -> bool:
+    """The build drops a request whose client is gone, on the path of a failed prefill (cache-behaviour R3.16)."""
+    return (view.server.profile or "").startswith("ds4-2026-09")
 
 
 def chains(view: View) -> Iterator[list[Request]]:
@@ -48,17 +58,25 @@ def chains(view: View) -> Iterator[list[Request]]:
     yield from found
 
 
-def _strangers(before: Request, request: Request) -> bool:
+def _strangers(view: View, before: Request, request: Request) -> bool:
     """The parser is sure that these are two conversations."""
     both = before.conversation, request.conversation
-    if before.prompt_tokens == request.prompt_tokens and before.client_gone:
-        return False  # the same length again after its client left: the state of it was not kept
+    in_vain = before.client_gone or (unfinished(view, before) and _alone(view, before, request))
+    if before.prompt_tokens == request.prompt_tokens and in_vain:
+        return False  # the same length again after an attempt in vain: the state of it was not kept
     return None not in both and both[0] != both[1] and "guess" not in request.why.get("conversation", "guess")
+
+
+def _alone(view: View, before: Request, request: Request) -> bool:
+    """Nothing says that the two ran side by side: no second slot is known of, nor did they start together."""
+    if view.slots() not in (None, 1) or before.start_s is None or request.start_s is None:
+        return False
+    return request.start_s - before.start_s > 2.0
 
 
 def _follows(view: View, before: Request, request: Request) -> bool:
     limits = view.limits
-    if _strangers(before, request):
+    if _strangers(view, before, request):
         return False
     grown = (request.prompt_tokens or 0) - (before.prompt_tokens or 0)
     allowed = limits.unknown_reply_tokens if lost(view, before) else limits.retry_growth_tokens - 1

@@ -156,7 +156,9 @@ def stale_anchors(view: View) -> dict[int, int]:
         depth = episode.depth
         if episode.hit is None and episode.miss is None:
             continue  # a span alone does not say that the disk answered
-        if not depth or not episode.prompt or written.get(depth, "cold") != "cold" or _extends(episode):
+        if not depth or not episode.prompt or written.get(depth, "cold") != "cold":
+            continue
+        if _extends(episode) or _goes_on(view, episode):
             continue
         known = episode.common if episode.common is not None else episode.prompt
         if known - depth >= max(limits.shallow_tokens, known * limits.shallow_share):
@@ -185,6 +187,13 @@ def _extends(episode: Episode) -> bool:
     if episode.common is None:
         return episode.prompt >= before.prompt
     return episode.prompt > before.prompt and episode.common >= before.prompt - 8
+
+
+def _goes_on(view: View, episode: Episode) -> bool:
+    """A turn of one growing conversation whose tail comes and goes."""
+    trigger = triggers(view).get(id(episode))
+    grown = episode.live is not None and (episode.prompt or 0) >= episode.live
+    return trigger is not None and trigger.mechanism == "client-transient-tail" and grown
 
 
 def _renewed(view: View, same: list[Episode]) -> bool:

@@ -19,6 +19,8 @@ from triage.view import View
 _MEMORY = re.compile(r"out of memory|alloc(?:ation)? failed", re.I)
 _PAIR = re.compile(r"\b(?:tp|transport|rdma|worker|leader|distributed)\b", re.I)
 PREFILL = re.compile(r"prefill failed|graph .*failed|embed tokens failed|\bfailed at token\b", re.I)
+#: 2.2.8: something failed, and something else does the work
+_NOTICE = re.compile(r"\bfall(?:ing|s) back\b", re.I)
 #: an image is part of the conversation, in a person's words
 _IMAGES = re.compile(
     r"\b(?:images?|screenshots?|pictures?|vision session|multimodal (?:session|chat|conversation|request)s?)\b",
@@ -192,7 +194,7 @@ def _errors(said: Sequence[Hearsay]) -> Iterator[tuple[str, Sign]]:
     """Errors of an engine or of an HTTP answer, quoted in prose."""
     for one in said:
         text = str(one.fields.get("message") or one.text)
-        if one.kind != "error":
+        if one.kind != "error" or _NOTICE.search(one.text):
             continue
         name = None
         if _MEMORY.search(text) and "size overflow" not in text:

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from parser.event import Event
 from parser.request import Request
-from triage.attempts import FAILED_RULES, unfinished
+from triage.attempts import FAILED_RULES, cancels, discarded, unfinished
 from triage.build import prefill_seconds
+from triage.engine import engine_failures
 from triage.episodes import Episode, total, total_s
 from triage.evidence import event_sign, plural
 from triage.figures import compact
@@ -29,6 +30,12 @@ def gone_lines(view: View) -> list[Event]:
     lines = [e for e in view.of("stream_error") if e.rule not in FAILED_RULES]
     lines += [e for e in view.of("finish") if e.get("error") in ERRORS]
     return sorted((e for e in lines if not shutdown_before(view, e)), key=lambda e: e.seq)
+
+
+def _dropped(view: View) -> list[Event]:
+    """Files deleted without a word of a failure, in a build that does so when the client leaves a restored prefill."""
+    failed = view.of("stream_error", *FAILED_RULES) or engine_failures(view)
+    return discarded(view) if cancels(view) and not failed else []
 
 
 def _gone_requests(view: View) -> list[Request]:
@@ -57,6 +64,8 @@ def _computed(view: View, episode: Episode) -> int | None:
 def detect(view: View) -> Iterator[Sign]:
     """Stream errors of the client's side, or finish=error with a failed client write."""
     lines = gone_lines(view)
+    grade = "log" if lines or _gone_requests(view) else "possible"
+    lines = lines or _dropped(view)
     numbers = {view.owner[e.seq].request.request for e in lines if e.seq in view.owner}
     numbers |= {r.request for r in _gone_requests(view) if not view.of("shutdown", "requested")}
     if not lines and not numbers:
@@ -69,7 +78,12 @@ def detect(view: View) -> Iterator[Sign]:
     seconds = _wasted(view, episodes) or prefill
     first = next((e.request for e in episodes if e.spanned), None)
     yield event_sign(
-        f"{plural(max(len(numbers), 1), 'request')} ended without its client: what was computed reached nobody",
+        f"{plural(max(len(numbers), 1), 'request')} ended without its client: what was computed reached nobody"
+        + (
+            ""
+            if grade == "log"
+            else " (its file was discarded and no failure is shown: this build does so for both)"
+        ),
         lines or [e for ep in episodes for e in ep.events][-8:],
         compact(
             {
@@ -86,6 +100,7 @@ def detect(view: View) -> Iterator[Sign]:
         episodes=episodes,
         tokens=total(_computed(view, e) for e in episodes),
         seconds=seconds,
+        grade=grade,
     )
 
 

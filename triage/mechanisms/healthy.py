@@ -42,7 +42,7 @@ def detect(view: View) -> Iterator[Sign]:
                 "new_tokens": first.prefilled if first is not None else None,
                 "prefill_seconds": first.seconds if first is not None else None,
                 "cheap_switches": len(switches) or None,
-                "each": listed(best[:12], view),
+                "each": listed([*best, *switches][:12], view),
             }
         ),
         tokens=0,

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
+from typing import Final
 
 from parser.event import Event
 from parser.request import Request
 from triage import engine
-from triage.attempts import failures, unfinished
+from triage.attempts import cancels, failures, unfinished
 from triage.episodes import Episode
 from triage.evidence import event_sign, plural
 from triage.figures import compact
 from triage.mechanism import BROKEN, Mechanism, Replay, Sign
 from triage.view import View
+
+#: reads of one file in a row that make a loop
+_LOOP: Final = 3
 
 
 def _groups(view: View) -> Iterator[list[Request]]:
@@ -32,12 +37,32 @@ def _errors(view: View, group: list[Request]) -> list[Event]:
 
 def _reread(view: View) -> list[Episode]:
     """The same file read at the same depth again and again while C is pinned and nothing advances."""
-    by_file: dict[tuple[int | None, int | None], list[Episode]] = {}
+    by_file: dict[tuple[int, int | None, int | None], list[Episode]] = {}
     for episode in view.episodes:
-        if episode.hit is not None and episode.request.prefill_s is None and episode.request.finish is None:
-            by_file.setdefault((episode.hit_tokens, episode.common), []).append(episode)
+        if episode.hit is not None and _stands(episode):
+            key = episode.request.run, episode.hit_tokens, episode.common
+            by_file.setdefault(key, []).append(episode)
     worst = max(by_file.values(), key=len, default=[])
-    return worst if len(worst) >= 3 and worst[0].common is not None and not view.of("prompt_done") else []
+    loop = len(worst) >= _LOOP and not view.of("prompt_done")
+    return worst if loop and (worst[0].common is not None or _one_prompt(view, worst)) else []
+
+
+def _stands(episode: Episode) -> bool:
+    """Its prefill ended in nothing, and no line shows that it got anywhere."""
+    request = episode.request
+    return request.prefill_s is None and request.finish is None and not request.progress.last_done
+
+
+def _one_prompt(view: View, attempts: list[Episode]) -> bool:
+    """Where no miss line tells C: one prompt, sent again and again to the only slot that is known of."""
+    prompts = [e.prompt for e in attempts if e.prompt is not None]
+    grown = [b - a for a, b in pairwise(prompts)]
+    return (
+        len(prompts) == len(attempts)
+        and all(0 <= step < view.limits.retry_growth_tokens for step in grown)
+        and view.slots(attempts[0]) in (None, 1)
+        and all(not e.request.client_gone for e in attempts)
+    )
 
 
 def detect(view: View) -> Iterator[Sign]:
@@ -46,8 +71,9 @@ def detect(view: View) -> Iterator[Sign]:
         errors = _errors(view, group)
         gone_client = all(r.client_gone for r in group) and not any(_says_failed(e) for e in errors)
         sure = len(group) > 1 and errors
-        single = len(group) == 1 and errors and any(e.kind == "kv_discarded" for e in errors)
-        if gone_client or not (sure or (single and any(_says_failed(e) for e in errors))):
+        single = len(group) == 1 and any(e.kind == "kv_discarded" for e in errors)
+        told = not cancels(view) or any(_says_failed(e) for e in errors)
+        if gone_client or not (sure or (single and told)):
             continue
         yield _sign(view, group, errors, bool(sure))
         return
@@ -67,7 +93,8 @@ def _sign(view: View, group: list[Request], errors: list[Event], sure: bool) -> 
     done = sum(r.progress.last_done or 0 for r in group)
     tokens = sum(r.prefilled_tokens or 0 for r in group)
     return event_sign(
-        f"{plural(len(group), 'prefill')} from the restored state of {depth} tokens did not finish: the checkpoint itself is bad",
+        f"{plural(len(group), 'prefill')} from the restored state of {depth} tokens did not finish: the checkpoint itself "
+        + ("is bad" if sure else "may be bad"),
         own + errors,
         compact(
             {

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from statistics import median
+from typing import Final
 
+from parser.clock import Clock
+from parser.event import Event
+from triage.build import SHORT
 from triage.episodes import Episode
 from triage.evidence import event_sign, plural
 from triage.figures import compact
 from triage.mechanism import Mechanism, Replay, Sign
 from triage.view import Gap, View
+
+#: lines of a request that has started
+_RUNNING: Final = ("prompt_start", "prefill_chunk", "prompt_done", "decoding", "finish")
+#: a server that is about to stop takes no new requests: so long before its end nothing is said of a wait
+_STOPPING_S: Final = 600.0
 
 
 def stalls(view: View) -> list[Gap]:
@@ -27,26 +36,57 @@ def _stalled(gap: Gap, view: View) -> bool:
 
 
 def never_started(view: View) -> list[tuple[Episode, float]]:
-    """A miss or a hit that no `prompt start` follows while the log goes on for a minute or more."""
-    starts = view.of("prompt_start")
-    if len(starts) < 2 or not view.when or (view.reading.kind != "log" and not _shows_starts(view)):
+    """A miss or a hit that no `prompt start` follows while its log or excerpt goes on for a minute or more."""
+    log = view.reading.events
+    if log is None or sum(view.reading.counts.values()) > SHORT or not view.when:
         return []
-    end = max(view.when.values())
+    if view.reading.kind != "log" and not _shows_starts(view):
+        return []
+    lines = list(log.rows(*_RUNNING))
     found = []
     for episode in view.episodes:
-        line = episode.miss or episode.hit
-        at = view.at(line)
-        run = view.run_of(episode)
-        if (
-            line is None
-            or at is None
-            or episode.spanned
-            or (run is not None and run.stopped and end - at < 600)
-        ):
+        line, run = episode.miss or episode.hit, view.run_of(episode)
+        if line is None or line.stamp is None or episode.spanned or _answered(view, episode):
             continue
-        if end - at >= view.limits.stall_s and any(e.seq > line.seq for e in starts):
-            found.append((episode, end - at))
+        near = [e for e in lines if (e.source, e.excerpt) == (line.source, line.excerpt)]
+        waited = _goes_on(near, line)
+        if waited >= view.limits.stall_s and not (run is not None and run.stopped and waited < _STOPPING_S):
+            found.append((episode, waited))
     return found
+
+
+def _answered(view: View, episode: Episode) -> bool:
+    """A later request finds the state that this one left: it was served, and its lines are left out."""
+    prompt, limit = episode.prompt, view.limits.unknown_reply_tokens
+    later = view.episodes[view.episodes.index(episode) + 1 :]
+    return prompt is not None and any(e.live is not None and 0 <= e.live - prompt <= limit for e in later)
+
+
+def _goes_on(lines: Sequence[Event], line: Event) -> float:
+    """Seconds for which requests go on behind a line of their excerpt; 0 where a `prompt start` was left out there."""
+    starts = [e for e in lines if e.kind == "prompt_start"]
+    if len(starts) == 1 and starts[0].seq > line.seq:
+        return 0.0  # one server thread would have come to it only after the other: its lines are left out
+    clock, shown, last = Clock(), set[int | None](), 0.0
+    begin = clock.seconds(line.stamp) or 0.0
+    for event in lines:
+        if event.seq < line.seq:
+            continue
+        at, elapsed, prompt = clock.seconds(event.stamp), event.get("elapsed_s"), _prompt_of(event)
+        if event.kind == "prompt_start":
+            if prompt is not None and prompt == line.get("prompt"):
+                return 0.0  # it started, whatever the numbers before it say
+            shown.add(prompt)
+        elif prompt not in shown and at is not None and elapsed is not None and at - elapsed > begin + 1.0:
+            return 0.0  # it began behind the line, and its start is not shown
+        last = last if at is None else at - begin
+    return last
+
+
+def _prompt_of(event: Event) -> int | None:
+    """P: the end of the span, but for the tokens that a line of decoding counts in."""
+    end: int | None = event.get("span_end")
+    return end - (event.get("gen") or 0) if event.kind == "decoding" and end is not None else end
 
 
 def _shows_starts(view: View) -> bool:
