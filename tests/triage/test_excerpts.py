@@ -51,6 +51,22 @@ def test_no_stall_where_starts_are_left_out(found):
     assert "prefill-stall" not in found(WAITING + begun_later)
 
 
+OTHER = (
+    "0918 16:04:01 ds4-server: chat ctx=0..2058:2058 prompt start\n"
+    "0918 16:04:02 ds4-server: chat ctx=0..2058:2058 prompt done 1.000s\n"
+)
+
+
+def test_a_hit_and_then_only_another_request(found):
+    assert found(WAITING + OTHER)[0] == "prefill-stall"
+
+
+def test_no_stall_where_dots_or_a_later_live_length_show_that_lines_are_left_out(found):
+    assert "prefill-stall" not in found(f"```\n{WAITING}...\n{OTHER}```\n")
+    miss = "0918 16:04:00 ds4-server: live kv cache miss live=43110 prompt=2058 common=12 reason=token-mismatch\n"
+    assert "prefill-stall" not in found(WAITING + miss + OTHER)
+
+
 def test_no_stall_where_only_another_excerpt_goes_on(found):
     later = "0918 19:00:00 ds4-server: chat ctx=0..900:900 prompt start\n0918 19:02:00 ds4-server: chat ctx=0..900:900 prompt done 120.000s\n"
     assert "prefill-stall" not in found(f"```\n{WAITING}```\nand at seven\n```\n{later}```\n")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
 from typing import Final
 
 from parser.clock import Clock
-from parser.event import Event
+from parser.event import KINDS, Event
 from triage.build import SHORT
 from triage.episodes import Episode
 from triage.evidence import event_sign, plural
@@ -42,14 +42,12 @@ def never_started(view: View) -> list[tuple[Episode, float]]:
         return []
     if view.reading.kind != "log" and not _shows_starts(view):
         return []
-    lines = list(log.rows(*_RUNNING))
+    left = [e for e in view.episodes if not e.spanned and not _answered(view, e)]
+    asked = [(e, line) for e in left if (line := e.miss or e.hit) is not None and line.stamp is not None]
+    lines = list(log.rows(*KINDS)) if asked else []
     found = []
-    for episode in view.episodes:
-        line, run = episode.miss or episode.hit, view.run_of(episode)
-        if line is None or line.stamp is None or episode.spanned or _answered(view, episode):
-            continue
-        near = [e for e in lines if (e.source, e.excerpt) == (line.source, line.excerpt)]
-        waited = _goes_on(near, line)
+    for episode, line in asked:
+        run, waited = view.run_of(episode), _goes_on(_unbroken(lines, line), line)
         if waited >= view.limits.stall_s and not (run is not None and run.stopped and waited < _STOPPING_S):
             found.append((episode, waited))
     return found
@@ -57,20 +55,32 @@ def never_started(view: View) -> list[tuple[Episode, float]]:
 
 def _answered(view: View, episode: Episode) -> bool:
     """A later request finds the state that this one left: it was served, and its lines are left out."""
-    prompt, limit = episode.prompt, view.limits.unknown_reply_tokens
+    least, limit = episode.prompt or episode.hit_tokens, view.limits.unknown_reply_tokens
     later = view.episodes[view.episodes.index(episode) + 1 :]
-    return prompt is not None and any(e.live is not None and 0 <= e.live - prompt <= limit for e in later)
+    lives = [e.live for e in later if e.live is not None]
+    if least is None or episode.prompt is None:
+        return any(least is None or live >= least for live in lives)
+    return any(0 <= live - least <= limit for live in lives)
 
 
-def _goes_on(lines: Sequence[Event], line: Event) -> float:
-    """Seconds for which requests go on behind a line of their excerpt; 0 where a `prompt start` was left out there."""
-    starts = [e for e in lines if e.kind == "prompt_start"]
-    if len(starts) == 1 and starts[0].seq > line.seq:
-        return 0.0  # one server thread would have come to it only after the other: its lines are left out
+def _unbroken(lines: Sequence[Event], line: Event) -> Iterator[Event]:
+    """The lines of its excerpt behind a line, up to the first gap (dots, a blank line): what may lie there is unknown."""
+    last = line
+    for event in lines:
+        if event.seq <= line.seq:
+            continue
+        if (event.source, event.excerpt) != (line.source, line.excerpt) or event.line > last.line + 1:
+            return
+        last = event
+        yield event
+
+
+def _goes_on(lines: Iterable[Event], line: Event) -> float:
+    """Seconds for which requests go on behind a line; 0 where the `prompt start` of one was left out."""
     clock, shown, last = Clock(), set[int | None](), 0.0
     begin = clock.seconds(line.stamp) or 0.0
     for event in lines:
-        if event.seq < line.seq:
+        if event.kind not in _RUNNING:
             continue
         at, elapsed, prompt = clock.seconds(event.stamp), event.get("elapsed_s"), _prompt_of(event)
         if event.kind == "prompt_start":
