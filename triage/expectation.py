@@ -31,9 +31,7 @@ class Expectation:
         """From `METRIC OP NUMBER`; raises `UsageError`."""
         found = _FORM.match(text)
         if found is None:
-            raise UsageError(
-                "E-EXPECT", f"no expectation: {text!r}", hint="for instance 'live_misses <= 2'"
-            )
+            raise UsageError("E-EXPECT", f"no expectation: {text!r}", hint="for instance 'live_misses <= 2'")
         return Expectation(found[1], found[2], float(found[3]))
 
     def broken_by(self, totals: Mapping[str, Any]) -> str | None:
