@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import partial
+from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from textual.app import App, SystemCommand
@@ -18,15 +18,17 @@ from textual.worker import Worker, WorkerState, get_current_worker
 from parser.collector import keep_out
 from parser.errors import Ds4scopeError
 from parser.request import Request
+from parser.sanitise import sanitise
 from triage.finding import Finding
 from tui.aside import aside
+from tui.commands import commands
 from tui.dump import screen_text
 from tui.feed import Feed, News, Wanted
 from tui.findings import Findings
 from tui.glyphs import UNICODE, Glyphs
 from tui.headline import sums
 from tui.help import Help, help_lines
-from tui.keys import APP_KEYS, MAIN_KEYS, Habits, Key, bindings
+from tui.keys import APP_KEYS, Habits, Key, bindings
 from tui.main import MainScreen
 from tui.moments import Filter, mask
 from tui.placing import AxisChoice
@@ -40,6 +42,9 @@ JUDGED_AT_ONCE: Final = 5_000  # requests up to which findings are worked out un
 PROVEN_AT_ONCE: Final = 1_000  # requests up to which the replays that prove them run unasked
 #: Seconds after which a thread that reads hands over to the one that draws; Python's own 5 ms add up over a frame.
 _TURN_S: Final = 0.002
+
+
+_OVER: Final = (WorkerState.SUCCESS, WorkerState.ERROR, WorkerState.CANCELLED)
 
 
 class TimelineApp(App[None]):
@@ -83,6 +88,7 @@ class TimelineApp(App[None]):
         self._book = self.feed.book
         self.unfinished: tuple[Request, ...] = ()
         self.reading = True
+        self._whole: Feed | None = None  # what was read to its end
         self._worker: Worker[Any] | None = None
         self._reader: Worker[Any] | None = None
         self._raw: RawLog | None = None
@@ -154,15 +160,14 @@ class TimelineApp(App[None]):
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
         """Work that failed says why; what cannot be read at all ends the program."""
-        if event.worker not in (self._worker, self._reader) or not event.worker.is_finished:
+        if event.worker not in (self._worker, self._reader) or event.state not in _OVER:
             return
         if not self.is_running:  # on the way out the screen is gone, and whatever still ran was cancelled
             return
-        name = "reading" if event.worker is self._reader else self.work
         if event.worker is self._reader:
-            self.reading = False
+            name, self.reading = "reading", False
         else:
-            self.work = ""
+            name, self.work = self.work, ""
         error = event.worker.error if event.state is WorkerState.ERROR else None
         if isinstance(error, Ds4scopeError):
             self._failed(name, error)
@@ -176,7 +181,11 @@ class TimelineApp(App[None]):
             self.exit(return_code=error.exit_code)
             return
         hint = f"\n{error.hint}" if error.hint else ""
-        self.notify(f"{name}: {error.message}{hint}", severity="error", markup=False)
+        self.complain(f"{name}: {error.message}{hint}")
+
+    def complain(self, text: str) -> None:
+        """Say what did not work. The text may come from anywhere: a plug-in's error, a log."""
+        self.notify("\n".join(map(sanitise, text.split("\n"))), severity="error", markup=False)
 
     def on_timeline_app_fresh(self, event: Fresh) -> None:
         """Take the newer scene."""
@@ -185,25 +194,26 @@ class TimelineApp(App[None]):
             return
         keep_out()
         self.catching_up, self._book = False, self.feed.book
-        was_reading = self.reading
         self.frozen, self.share, self.reading = news.frozen, news.share, not news.live
         self.closed, self.unfinished = news.closed, news.unfinished
         self._show(news)
-        if news.live and was_reading:
+        if (
+            news.live and self._whole is not event.feed
+        ):  # the thread's end may be heard of before its last news
+            self._whole = event.feed
             self._read_whole()
 
     def _catch_up(self) -> None:
         """Read the log again, this time to go on at its end; what is shown stays until then."""
-        before = self.feed
-        self.feed = Feed(before.wanted, axis=before.axis, following=True)
-        self.catching_up, self._book = True, before.book
+        self.catching_up, self._book = True, self.feed.book
+        self.feed = Feed(self.feed.wanted, axis=self.feed.axis, following=True)
         self._start_reading()
 
     def _read_whole(self) -> None:
         """All that was there is read."""
         if not len(self.frozen.requests):
             self.notify("no request in this input", severity="warning")
-        elif len(self.frozen.requests) <= JUDGED_AT_ONCE:
+        if len(self.frozen.requests) <= JUDGED_AT_ONCE:
             self.want_findings()
 
     def _show(self, news: News) -> None:
@@ -358,16 +368,23 @@ class TimelineApp(App[None]):
 
     def save_picture(self) -> None:
         """Save an SVG of the screen where one works (a download in the browser)."""
-        self.deliver_screenshot(path=os.curdir)
+        if self.is_web:
+            self.deliver_screenshot()
+            return
+        try:
+            name = self.save_screenshot(path=os.curdir)
+        except OSError as error:
+            self.complain(f"a picture cannot be saved here: {error.strerror}")
+            return
+        self.notify(f"saved as {sanitise(Path(name).name)}", markup=False)
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        """Every key of the main screen is a command too."""
-        yield from super().get_system_commands(screen)
-        if isinstance(screen, MainScreen):
-            for key in MAIN_KEYS:
-                yield SystemCommand(
-                    key.text, f"key {self.shown_key(key)}", partial(screen.run_action, key.action)
-                )
+        """Every key of the screen is a command too, and the theme."""
+        return commands(self, screen)
+
+    def action_help_quit(self) -> None:
+        """ctrl+c, from habit."""
+        self.notify(f"press {self.shown_key(APP_KEYS[-1])} to leave", timeout=3)
 
     def action_help(self) -> None:
         """The help page."""

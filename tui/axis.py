@@ -11,6 +11,8 @@ from typing import Final, Literal
 Kind = Literal["time", "order"]
 
 _STAMP: Final = re.compile(r"(?:(\d\d)(\d\d) )?(\d\d):(\d\d):(\d\d)$")
+_DURATION: Final = re.compile(r"([0-9]{1,9}:){0,2}[0-9]{1,9}(\.[0-9]{1,9})?")
+_PLACES: Final = "use HH:MM, HH:MM:SS, 'MMDD HH:MM:SS', +SECONDS, line 233 or request 12"
 _STEPS: Final = (
     *(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30),
     *(60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800, 604800, 2592000),
@@ -49,17 +51,17 @@ class Axis:
         return day + self.label(at, 0.01 if self.hi - self.lo < 3600 else 1.0)
 
     def parse(self, text: str) -> float:
-        """The position that `text` names: "17:53:57", "1130 17:53:57", "+90", "+1:30" or, by order, "12".
+        """The position that `text` names: "17:53:57", "1130 17:53:57", "+90" or "+1:30".
 
         Raises ValueError with what would be understood.
         """
         text = text.strip()
         if self.kind == "order":
-            return float(int(text.removeprefix("#"))) - 1
+            raise ValueError("requests stand in order here: use request 12 or line 233")
         if text.startswith("+"):
             return _seconds(text[1:])
         if self.origin is None:
-            raise ValueError("this log has no clock; use +SECONDS")
+            raise ValueError("this log has no clock: use +SECONDS, request 12 or line 233")
         return self._wall(text)
 
     def _wall(self, text: str) -> float:
@@ -67,13 +69,22 @@ class Axis:
         padded = text if text.count(":") == 2 else f"{text}:00"
         match = _STAMP.match(padded)
         if match is None:
-            raise ValueError("use HH:MM, HH:MM:SS, 'MMDD HH:MM:SS' or +SECONDS")
-        month, day, hour, minute, second = match.groups()
-        at = self.origin.replace(hour=int(hour), minute=int(minute), second=int(second))
-        if month:
-            return (at.replace(month=int(month), day=int(day)) - self.origin).total_seconds()
+            raise ValueError(_PLACES)
+        try:
+            day, hour, minute, second = _stamp(match)
+            at = self.origin.replace(hour=hour, minute=minute, second=second)
+            if day is not None:
+                return (at.replace(month=day[0], day=day[1]) - self.origin).total_seconds()
+        except ValueError as error:
+            raise ValueError(f"there is no such time: {text}") from error
         found = (at - self.origin).total_seconds()
         return found if found >= self.lo - 1 else found + 86400
+
+
+def _stamp(match: re.Match[str]) -> tuple[tuple[int, int] | None, int, int, int]:
+    """(month, day) if they stand there, hour, minute, second."""
+    month, day, hour, minute, second = match.groups()
+    return (int(month), int(day)) if month else None, int(hour), int(minute), int(second)
 
 
 def origin(stamp: str | None) -> tuple[datetime | None, bool]:
@@ -81,12 +92,12 @@ def origin(stamp: str | None) -> tuple[datetime | None, bool]:
     match = _STAMP.match(stamp or "")
     if match is None:
         return None, False
-    month, day, hour, minute, second = match.groups()
+    day, hour, minute, second = _stamp(match)
+    month, date = day or (1, 1)
     try:
-        clock = datetime(_LEAP_YEAR, int(month or 1), int(day or 1), int(hour), int(minute), int(second))
+        return datetime(_LEAP_YEAR, month, date, hour, minute, second), day is not None
     except ValueError:
         return None, False
-    return clock, month is not None
 
 
 def ticks(axis: Axis, lo: float, hi: float, width: int) -> tuple[float, list[float]]:
@@ -136,9 +147,9 @@ def _fraction(rest: float, step: float) -> str:
 
 
 def _seconds(text: str) -> float:
-    parts = text.split(":")
-    if not 1 <= len(parts) <= 3:
+    if not _DURATION.fullmatch(text):
         raise ValueError("use +SECONDS, +M:SS or +H:MM:SS")
+    parts = text.split(":")
     total = 0.0
     for part in parts:
         total = total * 60 + float(part)

@@ -47,7 +47,7 @@ class Policies(ModalScreen[str | None]):
             )
             yield Input(placeholder="ds4-2026-09-reuse slots=3", compact=True)
             yield OptionList(
-                *[Option(f"{name:<32} {words}", id=name) for name, words in choices()], markup=False
+                *[Option(f"{name:<26} {words}", id=name) for name, words in choices()], markup=False
             )
 
     def on_mount(self) -> None:
@@ -59,7 +59,7 @@ class Policies(ModalScreen[str | None]):
         try:
             parse_policy(event.value)
         except Ds4scopeError as error:
-            self.notify(f"{error.message}\n{error.hint or ''}", severity="error", markup=False)
+            cast("TimelineApp", self.app).complain(f"{error.message}\n{error.hint or ''}")
             return
         self.dismiss(event.value)
 
@@ -76,7 +76,7 @@ class Contest(Screen[None]):
     """Two timelines that move together, totals on top, one decision at a time below."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(COMPARE_KEYS)]
-    AUTO_FOCUS = None
+    AUTO_FOCUS = ""  # the keys are the screen's; None would focus the first timeline
     DEFAULT_CSS = """
     Contest .lanes { height: 1fr; }
     Contest #totals { height: 7; padding: 0 1; }
@@ -167,7 +167,7 @@ class Contest(Screen[None]):
         if after:
             self._go(after[0] if forward else after[-1])
         else:
-            self.notify("no further difference", timeout=2)
+            self.notify(f"no {'further' if forward else 'earlier'} difference", timeout=2)
 
     def action_zoom(self, factor: float) -> None:
         """Both zoom alike."""

@@ -203,7 +203,7 @@ def setting_of(server: Server, runs: Sequence[ServerRun], first_stamp: str | Non
     clock, dated = origin(first_stamp)
     budget = config.get("kv_disk_space_mb")
     return Setting(
-        slots=server.slots or max((run.slots or 0 for run in runs), default=0) or None,
+        slots=max([server.slots or 0, *(run.slots or 0 for run in runs)]) or None,
         ctx=config.get("ctx"),
         budget_mib=float(budget) if budget else None,
         disk=config.get("kv_disk"),

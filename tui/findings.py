@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from parser.sanitise import sanitise
 from triage.finding import Finding
-from tui.words import Line, cut, seconds
+from tui.words import Line, cut, requests_words, seconds
 
 _QUIET = ("healthy", "nothing-to-judge")
 
@@ -72,7 +72,7 @@ class Findings:
 
 def _entry(finding: Finding, requests: int) -> list[Line]:
     role = "restore" if finding.mechanism in _QUIET else "evict"
-    sure = f"{finding.confidence:.0%} sure · {finding.grade} · {requests:,} requests"
+    sure = f"{finding.confidence:.0%} sure · {finding.grade} · {requests_words(requests)}"
     lines: list[Line] = [
         [(f"{finding.rank}. {finding.mechanism}", role), (f"  {finding.role} · {sure}", "dim")]
     ]

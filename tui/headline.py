@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from parser.sanitise import sanitise
 from tui.picture import short
 from tui.scene import Scene
-from tui.words import Line, cut
+from tui.words import Line, cut, requests_words
 
 if TYPE_CHECKING:
     from tui.app import TimelineApp
@@ -18,7 +18,7 @@ def status(app: TimelineApp, width: int) -> Line:
     scene = app.session.scene
     left = sanitise(app.feed.wanted.title())
     slots = f"{scene.setting.slots} slots" if scene.setting.slots != 1 else "1 slot"
-    parts = [f"{len(scene.table):,} requests", slots if scene.setting.slots else "slots not known"]
+    parts = [requests_words(len(scene.table)), slots if scene.setting.slots else "slots not known"]
     parts += [scene.setting.profile] if scene.setting.profile and width >= 100 else []
     parts += [f"{app.session.at_share():.0%} of the log"] if width >= 120 else []
     doing = _doing(app, scene)
@@ -40,24 +40,24 @@ def _doing(app: TimelineApp, scene: Scene) -> str:
     if app.session.filter:
         states.append(f"only {app.session.filter} ({scene.kept:,})")
     if scene.axis.kind == "order":
-        states.append("by order")
+        states.append("by order, not by time" if scene.axis.why else "by order")
     return sanitise(" · ".join(states))
 
 
 def headline(app: TimelineApp, width: int) -> Line:
-    """The first finding if there is one, else the sums, in plain words."""
-    scene = app.session.scene
-    if scene.axis.why:
-        return [(scene.axis.why[:width], "evict")]
-    found = app.findings.headline()
-    return [(cut(found, width), "plain")] if found else app.sums()
+    """The first finding if there is one, else why there is no time axis, else the sums. With a filter: the sums
+    of what is shown."""
+    found, why = app.findings.headline(), app.session.scene.axis.why
+    if app.session.filter or not (found or why):
+        return app.sums()
+    return [(cut(found, width), "plain") if found else (cut(why, width), "evict")]
 
 
 def sums(scene: Scene) -> Line:
     """Misses, evictions, restores and tokens over the requests shown."""
     table = scene.table.filter(scene.table["keep"])
     if not len(table):
-        return [("no request yet", "dim")]
+        return [("no request here", "dim")]
     misses, restores = int(table["miss"].sum()), int((table["disk_hit"].fill_null(0) > 0).sum())
     gone = table.filter(table["evicted"].fill_null(0) > 0)
     lost = len(gone) - int(gone["saved"].sum())

@@ -90,9 +90,12 @@ _SIGN_OF: Final = {
 
 
 class Help(ModalScreen[None]):
-    """The page over everything; any of escape, q, ? leaves it."""
+    """The page over everything; escape, q, enter or the key that opened it leaves it."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,question_mark,enter", "leave", "leave")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,enter", "leave", "leave"),
+        Binding(APP_KEYS[0].keys, "leave", "leave", id=APP_KEYS[0].id),  # goes along when the key is rebound
+    ]
     DEFAULT_CSS = """
     Help { align: center middle; }
     Help > TextPane { width: 90%; max-width: 86; height: 90%; border: round $primary; background: $surface; }

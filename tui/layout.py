@@ -44,6 +44,13 @@ def plan(scene: Scene, height: int, top_lane: int = 0, *, lanes_only: bool = Fal
     return _grown(slices, spare, max(1, scene.disk.tracks))
 
 
+def first_lane(lanes: int, height: int, first: int, chosen: int) -> int:
+    """The lane to draw on top: `first`, moved as little as brings the chosen lane into sight and leaves no room
+    empty below the last."""
+    fit = max(1, min(lanes, height - 1))
+    return max(0, min(max(first, chosen - fit + 1), chosen, lanes - fit))
+
+
 def _tail(scene: Scene) -> list[Slice]:
     """The disk lane where there is anything to show, and the curves."""
     disk: list[Slice] = []

@@ -88,6 +88,11 @@ class LaneIndex:
             return Instant(None, "empty", None, 0)
         return Instant(span["row"], _phase(span, x), span["live"], span["sure"])
 
+    def last_begin(self, x: float) -> float | None:
+        """When the last span that began before `x` began; None where none did."""
+        count = int(self._begin.search_sorted(x, side="left"))
+        return float(self._begin[count - 1]) if count else None
+
     def cells(self, edges: Sequence[float]) -> Cells:
         """What lies between each two neighbouring `edges` (ascending)."""
         if not len(self):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar, Final, cast
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
@@ -28,6 +29,7 @@ from tui.words import Line, moment_lines, request_story, request_title
 if TYPE_CHECKING:
     from tui.app import TimelineApp
 
+_REQUEST: Final = re.compile(r"(?:request|r)? ?#?([0-9]{1,15})")
 PANES = ("state", "request", "log", "findings")
 
 
@@ -169,7 +171,7 @@ class MainScreen(Screen[None]):
     def found(self, text: str, place: Place | None) -> None:
         """A search has ended."""
         if place is None:
-            self.notify(f"{text!r} is not there", severity="warning", markup=False)
+            self.notify(f"“{sanitise(text)}” is not there", severity="warning", markup=False)
             return
         if self.shown != "log":
             self.action_show("log")
@@ -311,16 +313,16 @@ class MainScreen(Screen[None]):
             return
         try:
             self._go(text)
-        except (ValueError, OverflowError) as error:
-            self.notify(str(error), severity="error", markup=False)
+        except ValueError as error:
+            self.scope.complain(str(error))
         self.timeline.changed()
 
     def _go(self, text: str) -> None:
         word, _, number = text.strip().partition(" ")
         if word in ("line", "l"):
             self.go_to_line(*self._place_of(number))
-        elif word in ("request", "r", "#") and number.strip().isdecimal():
-            self._go_to_request(int(number))
+        elif (asked := _REQUEST.fullmatch(text.strip())) is not None:
+            self._go_to_request(int(asked[1]))
         else:
             self.session.put(self.session.scene.axis.parse(text))
 
@@ -329,7 +331,7 @@ class MainScreen(Screen[None]):
         name, _, line = text.strip().rpartition(":")
         files = self.scope.raw_log().files
         fits = [n for n, file in enumerate(files) if name and file.name.endswith(name)]
-        if not line.isdecimal() or (name and len(fits) != 1):
+        if not (line.isdecimal() and len(line) < 16) or (name and len(fits) != 1):
             raise ValueError(
                 f"no single line {text.strip()!r} here: line 233, or line NAME:233 of several files"
             )
@@ -351,12 +353,12 @@ class MainScreen(Screen[None]):
     def _go_to_request(self, number: int) -> None:
         row = self.scope.row_of(number)
         if row is None:
-            raise ValueError(f"there is no request {number}")
+            raise ValueError(f"there is no request {number}; a time is HH:MM, HH:MM:SS or +SECONDS")
         self.session.choose(row)
 
     def _complain(self, error: Ds4scopeError) -> None:
         hint = f" · {error.hint}" if error.hint else ""
-        self.notify(error.message + hint, severity="error", markup=False)
+        self.scope.complain(error.message + hint)
 
     def on_log_pane_chosen(self, event: LogPane.Chosen) -> None:
         """A raw line was chosen: the timeline goes there."""

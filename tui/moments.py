@@ -100,6 +100,8 @@ def parse_filter(text: str) -> Filter:
     for word in words:
         name, _, value = word.rpartition("=")
         name = {"": "conv", "conversation": "conv", "mechanism": "why"}.get(name, name)
+        if name in found:
+            raise UsageError("E-FILTER", f"only one {name} can be shown at a time", hint=_HINT)
         if name not in ("conv", "slot", "source", "why") or not value:
             raise UsageError("E-FILTER", f"cannot filter by {word!r}", hint=_HINT)
         found[name] = value
@@ -119,7 +121,7 @@ def _checked(found: Mapping[str, str]) -> Filter:
 def mask(scene: Scene, wanted: Filter, mechanisms: Mapping[str, Sequence[int]]) -> pl.Series | None:
     """Which rows of the table pass (None: all do). `mechanisms` maps an id to the rows of its findings.
 
-    Raises UsageError where the filter names a conversation or a mechanism that this log does not have.
+    Raises UsageError where the filter names a conversation, slot or mechanism that this log does not have.
     """
     if not wanted:
         return None
@@ -127,13 +129,21 @@ def mask(scene: Scene, wanted: Filter, mechanisms: Mapping[str, Sequence[int]]) 
     if wanted.conversation is not None:
         passes &= pl.col("conv") == _named(scene, wanted.conversation)
     if wanted.slot is not None:
-        passes &= pl.col("slot").eq_missing(wanted.slot)
+        passes &= pl.col("slot").eq_missing(_slot_of(scene, wanted.slot))
     if wanted.source is not None:
         source = "disk-text" if wanted.source == "disk" else wanted.source
         passes &= pl.col("source") == SOURCES.index(source)
     if wanted.mechanism is not None:
         passes &= pl.col("row").is_in(_rows_of(mechanisms, wanted.mechanism))
     return scene.table.select(keep=passes)["keep"]
+
+
+def _slot_of(scene: Scene, slot: int) -> int:
+    known = [lane.slot for lane in scene.lanes if lane.slot is not None]
+    if slot not in known:
+        last = f"0 to {known[-1]}" if known else "none"
+        raise UsageError("E-FILTER", f"there is no slot {slot}", hint=f"this log has {last}")
+    return slot
 
 
 def _named(scene: Scene, label: str) -> int:

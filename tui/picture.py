@@ -145,7 +145,7 @@ def _occupant(brush: _Brush, cells: Cells, number: int) -> tuple[str, Ink]:
     if not cells.held[number]:
         return (brush.letter(conv), ("letter", conv)) if cells.begun[number] else (glyphs.empty, DIM)
     if not cells.keep[number]:
-        return (glyphs.hold, ("hidden", -1))
+        return (glyphs.hidden, ("hidden", -1))
     unsure = cells.sure[number] == 2
     if cells.changes[number] > 1:
         return glyphs.mixed, ("mixed", -1)

@@ -89,7 +89,7 @@ class RawFile:
     def find(self, text: str, first: int, stopped: Callable[[], bool]) -> int | None:
         """The first line at or after `first` that holds `text` (case ignored); None at the end or when
         stopped."""
-        needle = text.lower().encode()
+        needle = text.encode().lower()  # as lines are: only A-Z have a small form in bytes
         self.lines(first, 1)  # counts up to there
         line = first
         for chunk in self._chunks(self.offset_of(first)):
@@ -103,7 +103,7 @@ class RawFile:
 
     def find_back(self, text: str, before: int, stopped: Callable[[], bool]) -> int | None:
         """The last line before line `before` that holds `text`; None at the beginning or when stopped."""
-        needle = text.lower().encode()
+        needle = text.encode().lower()
         self.lines(max(before, 1), 1)
         for mark in range(min((before - 1) // _STRIDE, len(self._offsets) - 1), -1, -1):
             first = mark * _STRIDE + 1

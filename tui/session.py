@@ -116,8 +116,32 @@ class Session:
 
     def move(self, cells: int) -> None:
         """Move the cursor by whole cells; the window follows at its ends."""
-        column = self.window.column(self.at) + cells
-        self.put(self.lo + (column + 0.5) * self.window.cell)
+        self.put(self._in_cell(self.window.column(self.at) + cells))
+
+    def page(self, share: float) -> None:
+        """Move cursor and window by a share of the window; at an end of the axis the cursor goes on alone."""
+        length, column = self.hi - self.lo, self.window.column(self.at)
+        at, before = self.at + share * length, self.lo
+        self.lo, self.hi = self.lo + share * length, self.hi + share * length
+        self._settle_window()
+        self.put(self._in_cell(column) if abs(self.lo - before) > length * abs(share) / 2 else at)
+
+    def edge(self, last: bool) -> None:
+        """Put the cursor on the first or last moment of the axis."""
+        axis = self.scene.axis
+        self.put(axis.hi if last else axis.lo)
+        if not last:
+            self.put(self._in_cell(self.window.column(self.at)))
+
+    def _in_cell(self, column: int) -> float:
+        """Where in a cell the cursor stands: behind the last begin that is drawn there, so that the details are
+        of the request that one sees; in the middle of a cell in which none begins."""
+        begin, cell = self.lo + column * self.window.cell, self.window.cell
+        if self.scene.lanes:
+            begun = self.scene.lanes[self.lane].index.last_begin(begin + cell)
+            if begun is not None and begun >= begin:
+                return begun
+        return begin + 0.5 * cell
 
     def put(self, at: float) -> None:
         """Put the cursor at `at`; the request of the chosen lane there becomes the chosen one."""
@@ -128,7 +152,7 @@ class Session:
         """The mouse: put the cursor into a column, and choose a lane if one was hit."""
         if lane is not None and 0 <= lane < len(self.scene.lanes):
             self.lane = lane
-        self.put(self.lo + (column + 0.5) * self.window.cell)
+        self.put(self._in_cell(column))
 
     def choose(self, row: int) -> None:
         """Choose a request: the cursor goes to its begin, its lane becomes the chosen one."""

@@ -15,7 +15,7 @@ from textual.widget import Widget
 
 from tui.glyphs import UNICODE, Glyphs
 from tui.keys import TIMELINE_KEYS, bindings
-from tui.layout import GUTTER, plan
+from tui.layout import GUTTER, first_lane, plan
 from tui.palette import Palette
 from tui.picture import Ink, Row, paint
 from tui.session import Session
@@ -58,7 +58,8 @@ class Timeline(Widget, can_focus=True):
         self._lit = Style()
         self._drawn: tuple[object, ...] = ()
         self._palette: tuple[str, Palette] | None = None
-        self._dragged: tuple[int, float] | None = None
+        self._pressed: int | None = None  # the column where the button is held down
+        self._dragged = False
 
     # -- drawing -----------------------------------------------------------------------------------
 
@@ -82,6 +83,8 @@ class Timeline(Widget, can_focus=True):
         """Paint anew if what is shown has changed since the last time."""
         session = self.session
         session.resize(self.size.width - GUTTER)
+        lanes = len(session.scene.lanes)
+        session.top_lane = first_lane(lanes, self.size.height, session.top_lane, session.lane)
         window = (session.lo, session.hi, self.size, session.top_lane)
         key = (id(session.scene), *window, self.app.theme, self.different)
         if key == self._drawn:
@@ -128,9 +131,16 @@ class Timeline(Widget, can_focus=True):
         chosen = row.lane >= 0 and row.lane == self.session.lane
         first = y == 0 or self.rows[y - 1].lane != row.lane or row.lane < 0
         mark = "›" if self.glyphs is UNICODE else ">"
-        text = (mark if chosen and first else " ") + row.label
+        text = (mark if chosen and first else " ") + row.label + (self._beyond() if y == 0 else "")
         style = self.palette().style(("letter" if chosen else "dim", -1))
         return Segment(f"{text[: GUTTER - 1]:<{GUTTER}}", style)
+
+    def _beyond(self) -> str:
+        """How many lanes are out of sight above and below."""
+        shown = [piece.lane for piece in self.session.slices if piece.lane >= 0]
+        above, below = (shown[0], len(self.session.scene.lanes) - 1 - shown[-1]) if shown else (0, 0)
+        up, down = ("↑", "↓") if self.glyphs is UNICODE else ("^", "v")
+        return (f" {up}{above}" if above else "") + (f" {down}{below}" if below else "")
 
     # -- moving ------------------------------------------------------------------------------------
 
@@ -142,32 +152,21 @@ class Timeline(Widget, can_focus=True):
     def action_lane(self, by: int) -> None:
         """Another lane."""
         self.session.change_lane(by)
-        self._scroll_lanes()
         self.changed()
 
     def action_pan(self, windows: float) -> None:
-        """Window by a share of its width."""
-        self.session.pan(windows * self.session.width)
+        """Cursor and window by a share of the window's width."""
+        self.session.page(windows)
         self.changed()
 
     def action_edge(self, which: str) -> None:
         """Cursor to the first or last moment."""
-        axis = self.session.scene.axis
-        self.session.put(axis.lo if which == "start" else axis.hi)
+        self.session.edge(which == "end")
         self.changed()
 
     def changed(self) -> None:
         """Tell the screen, which draws this and the details anew in one frame."""
         self.post_message(self.Moved(self))
-
-    def _scroll_lanes(self) -> None:
-        """Keep the chosen lane in sight where not all fit."""
-        session = self.session
-        shown = [piece.lane for piece in session.slices if piece.lane >= 0]
-        if shown and session.lane > max(shown):
-            session.top_lane += session.lane - max(shown)
-        elif session.lane < session.top_lane:
-            session.top_lane = session.lane
 
     # -- mouse -------------------------------------------------------------------------------------
 
@@ -175,24 +174,26 @@ class Timeline(Widget, can_focus=True):
         """A press starts a drag; the click itself comes with the release."""
         self.focus()
         self.capture_mouse()
-        self._dragged = event.x, self.session.lo
+        self._pressed, self._dragged = event.x, False
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
         """A drag moves the window."""
-        if self._dragged is None or event.x == self._dragged[0]:
+        if self._pressed is None or event.x == self._pressed:
             return
-        start, _ = self._dragged
-        self.session.pan(start - event.x)
-        self._dragged = event.x, self.session.lo
+        self.session.pan(self._pressed - event.x)
+        self._pressed, self._dragged = event.x, True
         self.changed()
 
     def on_mouse_up(self, event: events.MouseUp) -> None:
         """The drag is over."""
         self.release_mouse()
-        self._dragged = None
+        self._pressed = None
 
     def on_click(self, event: events.Click) -> None:
-        """A click puts the cursor, a double click opens the request."""
+        """A click puts the cursor, a double click opens the request; the end of a drag does neither."""
+        if self._dragged:
+            self._dragged = False
+            return
         lane = self.rows[event.y].lane if 0 <= event.y < len(self.rows) else -1
         if event.x >= GUTTER:
             self.session.point(event.x - GUTTER, lane if lane >= 0 else None)
@@ -212,16 +213,20 @@ class Timeline(Widget, can_focus=True):
 
     def on_mouse_scroll_left(self, event: events.MouseScrollLeft) -> None:
         """Sideways wheel: pan."""
-        self.action_pan(-0.1)
+        self._pan(-0.1)
 
     def on_mouse_scroll_right(self, event: events.MouseScrollRight) -> None:
         """Sideways wheel: pan."""
-        self.action_pan(0.1)
+        self._pan(0.1)
+
+    def _pan(self, windows: float) -> None:
+        self.session.pan(windows * self.session.width)
+        self.changed()
 
     def _wheel(self, event: events.MouseEvent, direction: int) -> None:
         event.stop()
         if event.shift or event.ctrl:
-            self.action_pan(0.1 * direction)
+            self._pan(0.1 * direction)
             return
         window = self.session.window
         around = window.lo + (event.x - GUTTER + 0.5) * window.cell

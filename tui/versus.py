@@ -165,7 +165,7 @@ def _tried(run: Callable[[], Outcome]) -> Outcome:
         return run()
     except Ds4scopeError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         message = f"the policy failed: {type(error).__name__}: {error}"
         raise UsageError(
             "E-POLICY-FAILED", message, hint="run `ds4scope replay` with it to see more"

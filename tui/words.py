@@ -204,5 +204,10 @@ def seconds(value: float | None) -> str:
     )
 
 
+def requests_words(count: int) -> str:
+    """ "1 request", "24 requests"."""
+    return "1 request" if count == 1 else f"{count:,} requests"
+
+
 def _count(number: int | None) -> str:
     return "?" if number is None else f"{number:,}"

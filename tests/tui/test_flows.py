@@ -1,9 +1,11 @@
 """Whole flows as a person does them: filter, search, go to, look closer, compare, mouse."""
 
 import pytest
+from textual import events
 
 from tui.contest import Contest
 from tui.dump import screen_text
+from tui.keys import COMPARE_KEYS
 from tui.layout import GUTTER
 
 
@@ -49,7 +51,10 @@ async def test_a_filter_by_mechanism_keeps_the_requests_of_its_findings(opened, 
 
 async def test_a_filter_that_cannot_be_says_so_and_changes_nothing(opened, three_chats):
     async with opened(three_chats, judged=False) as (app, pilot):
-        for text in ("slot=x", "source=nowhere", "conv=Z", "why=weather", "colour=red", "'"):
+        for text in (
+            *("slot=x", "slot=9", "source=nowhere", "conv=Z", "why=weather", "colour=red", "'"),
+            *("A B", "slot=0 slot=1"),
+        ):
             await answer(pilot, "x", text)
             assert app.session.scene.kept == len(app.session.scene.table), text
             assert len(app._notifications) == 1, text
@@ -103,11 +108,26 @@ async def test_go_to_a_request_a_line_or_a_time(opened, three_chats):
 async def test_go_to_nowhere_says_what_is_understood(opened, three_chats):
     async with opened(three_chats, judged=False) as (app, pilot):
         at = app.session.at
-        for text in ("nonsense", "request 999", "25:99", "line", "line x:1"):
+        for text in (
+            *("nonsense", "request 999", "25:99", "line", "line x:1", "+nan", "+inf", "+1e400", "+1:xx"),
+            *("-5", "0230 17:53:59", "line " + 30 * "9", "#" + 30 * "9"),
+        ):
             await answer(pilot, "g", text)
             assert app.session.at == at, text
-            assert app._notifications, text
+            said = next(iter(app._notifications)).message
+            assert not any(word in said for word in ("float", "int()", "0..23", "out of range")), said
             app.clear_notifications()
+
+
+async def test_a_bare_number_is_a_request_on_either_axis(opened, three_chats):
+    async with opened(three_chats, judged=False) as (app, pilot):
+        for axis in ("time", "order"):
+            assert app.session.scene.axis.kind == axis
+            for text in ("4", "#4", "r4"):
+                await pilot.press("home")
+                await answer(pilot, "g", text)
+                assert app.request(app.session.chosen()).request == 4, text
+            await pilot.press("t")
 
 
 async def test_findings_and_timeline_are_linked_both_ways(opened, stolen):
@@ -162,8 +182,32 @@ async def test_mouse_chooses_zooms_and_pans(opened, three_chats):
         assert app.main.shown == "request"
 
 
-async def test_dragging_moves_the_window(opened, three_chats):
-    async with opened(three_chats) as (app, pilot):
+async def test_a_click_on_a_letter_chooses_the_request_that_begins_there(opened, three_chats):
+    async with opened(three_chats, judged=False) as (app, pilot):
+        who = next(row for row in app.main.timeline.rows if row.kind == "who" and row.lane == 1)
+        y = app.main.timeline.rows.index(who)
+        columns = [column for column, char in enumerate(who.text) if char in "ABC"]
+        for column in columns:
+            await pilot.click("#timeline", offset=(GUTTER + column, y))
+            row = app.session.chosen()
+            assert row is not None
+            assert app.request(row).conversation == who.text[column]
+            assert app.session.window.column(app.session.scene.table["begin"][row]) == column
+        await pilot.press("home")
+        assert app.request(app.session.chosen()).request == 2  # the first of this lane
+
+
+async def test_a_filter_shows_where_the_others_sat_as_nothing(opened, three_chats):
+    async with opened(three_chats, judged=False) as (app, pilot):
+        await answer(pilot, "x", "A")
+        for row in app.main.timeline.rows:
+            assert row.kind != "who" or set(row.text) <= set("A─ ")
+        assert "only conv=A" in screen_text(app.screen)
+        assert "misses" in screen_text(app.screen).splitlines()[1]  # the sums of what is shown
+
+
+async def test_dragging_moves_the_window_and_leaves_the_lane(opened, three_chats):
+    async with opened(three_chats, judged=False) as (app, pilot):
         session = app.session
         session.zoom(0.25)
         session.pan(40)
@@ -172,12 +216,17 @@ async def test_dragging_moves_the_window(opened, three_chats):
         await pilot.hover("#timeline", offset=(GUTTER + 20, 2))
         await pilot.mouse_up("#timeline", offset=(GUTTER + 20, 2))
         assert session.lo == pytest.approx(lo + 10 * cell, rel=1e-6)
+        session.lane, at = 1, session.at
+        await pilot.mouse_down("#timeline", offset=(GUTTER + 20, 2))
+        await pilot.hover("#timeline", offset=(GUTTER + 22, 2))
+        await pilot.mouse_up("#timeline", offset=(GUTTER + 22, 2))
+        await pilot._post_mouse_events([events.Click], "#timeline", offset=(GUTTER + 22, 2), button=1)
+        assert session.lane == 1
+        assert session.at == pytest.approx(at - 2 * cell, rel=1e-6)
 
 
 async def wheel(pilot, kind, column, *, shift=False):
     """Turn the wheel over a column of the timeline."""
-    from textual import events
-
     timeline = pilot.app.main.timeline
     x, y = column + GUTTER, 2
     event = getattr(events, kind)(timeline, x, y, 0, 0, 0, shift, False, False, x, y)
@@ -207,6 +256,14 @@ async def test_a_policy_is_replayed_beside_the_log_and_stepped_through(opened, s
         for key, expected in (("n", first + 1), ("p", first), ("d", first + 1), ("D", first)):
             await pilot.press(key)
             assert contest.number == expected, key
+        for key, expected in (("right", first + 1), ("h", first), ("l", first + 1), ("left", first)):
+            await pilot.press(key)
+            assert contest.number == expected, key
+        await pilot.press("ctrl+p")
+        await pilot.pause()
+        titles = {command.title for command in app.get_system_commands(contest)}
+        assert {key.text for key in COMPARE_KEYS} <= titles
+        await pilot.press("escape")
         await pilot.press("plus")
         assert (contest.seen.lo, contest.seen.hi) == (contest.other.lo, contest.other.hi)
         assert contest.seen.hi - contest.seen.lo < contest.seen.scene.axis.hi - contest.seen.scene.axis.lo
@@ -239,6 +296,34 @@ async def test_a_policy_that_does_not_work_says_so(opened, settle, stolen, polic
         assert app._notifications
 
 
+PLUGINS = """
+from replay.seams import Offer, Scheduler
+
+class Raises(Scheduler):
+    def score(self, offer: Offer) -> int:
+        raise RuntimeError("bad \\x1b]0;OWNED\\x07 [red]thing")
+
+class Leaves(Scheduler):
+    def score(self, offer: Offer) -> int:
+        raise SystemExit(3)
+"""
+
+
+@pytest.mark.parametrize(("name", "said"), [("Raises", "[red]thing"), ("Leaves", "SystemExit: 3")])
+async def test_a_plugin_that_fails_is_said_in_plain_text(opened, settle, stolen, tmp_path, name, said):
+    (tmp_path / "mine.py").write_text(PLUGINS)
+    async with opened(stolen, judged=False) as (app, pilot):
+        app._compare(f"{tmp_path / 'mine.py'}:{name}")
+        await settle(app)
+        await pilot.pause(0.1)
+        assert app.is_running
+        assert app.screen is app.main
+        message = next(iter(app._notifications)).message
+        assert message.startswith("replaying: the policy failed: ")
+        assert said in message
+        assert "\x1b" not in message
+
+
 async def test_several_files_are_one_timeline_with_their_own_line_numbers(opened, fixtures):
     one = fixtures / "captures/c-single-slot-11k/server.log"
     two = fixtures / "captures/d-3conv-2slots/server.log"
@@ -267,7 +352,7 @@ async def test_a_packed_log_opens_as_the_plain_one(opened, three_chats, tmp_path
         assert "ds4-server: chat ctx=" in screen_text(app.screen)
 
 
-async def test_a_report_without_a_clock_is_shown_in_order_and_says_so(opened, fixtures, tmp_path):
+async def test_a_report_without_a_clock_is_shown_in_order_and_says_so(opened, settle, tmp_path):
     log = tmp_path / "excerpt.log"
     log.write_text(
         "ds4-server: live kv cache miss live=90000 prompt=12000 common=27 reason=token-mismatch\n"
@@ -276,7 +361,11 @@ async def test_a_report_without_a_clock_is_shown_in_order_and_says_so(opened, fi
     )
     async with opened(log) as (app, _):
         assert app.session.scene.axis.kind == "order"
-        assert "no clock in this log" in screen_text(app.screen)
+        await settle(app)
+        assert app.findings.found  # what is wrong comes first; that widths are no times is said beside it
+        lines = screen_text(app.screen).splitlines()
+        assert lines[0].endswith("by order, not by time")
+        assert lines[1].strip().startswith(app.findings.headline()[:40])
 
 
 async def test_the_traces_token_window_is_shown_where_prompt_and_live_state_part(opened, fixtures):

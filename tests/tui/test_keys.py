@@ -38,12 +38,22 @@ async def test_every_key_of_the_timeline_moves_the_cursor(opened, three_chats):
             assert abs(session.lo - lo) < 1e-6
         await press("last", "end")
         assert session.at == session.scene.axis.hi
-        await press("first", "home")
-        assert session.at == session.scene.axis.lo
-        await press("last", "G")
-        await press("first", "circumflex_accent")
-        assert session.at == session.scene.axis.lo
+        for end, home in (("end", "home"), ("G", "circumflex_accent"), ("dollar_sign", "home")):
+            await press("last", end)
+            assert session.at == session.scene.axis.hi
+            await press("first", home)
+            assert session.lo == session.scene.axis.lo
+            assert session.window.column(session.at) == 0
         assert seen == {key.id for key in TIMELINE_KEYS}
+
+
+async def test_with_the_whole_log_in_sight_half_a_window_on_moves_the_cursor(opened, three_chats):
+    async with opened(three_chats, judged=False) as (app, pilot):
+        session = app.session
+        for key, column in (("pagedown", 32), ("pagedown", 64), ("pageup", 32), ("shift+left", 0)):
+            await pilot.press(key)
+            assert abs(session.window.column(session.at) - column) <= 1, key
+            assert abs(session.lo - session.scene.axis.lo) < 1e-9
 
 
 async def test_zoom_keys_keep_the_cursor_where_it_is(opened, three_chats):
@@ -138,8 +148,9 @@ async def test_questions_are_asked_and_left(opened, three_chats):
             await pilot.press(key)
             await pilot.pause()
             assert isinstance(app.screen, Help)
-            await pilot.press("q")
+            await pilot.press(key)  # the key that opened the page closes it
             await pilot.pause()
+            assert app.screen is app.main
 
 
 async def test_axis_follow_copy_and_quit(opened, three_chats):
@@ -157,6 +168,9 @@ async def test_axis_follow_copy_and_quit(opened, three_chats):
         assert not app.feed.following
         await pilot.press("y")
         assert "ds4scope server.log" in app.clipboard
+        await pilot.press("ctrl+c")
+        await pilot.pause()
+        assert any("press q to leave" in note.message for note in app._notifications)
         await pilot.press("q")
     assert app.return_code == 0
 
@@ -172,15 +186,28 @@ async def test_screenshot_is_an_svg(opened, three_chats, tmp_path, monkeypatch):
         assert "slot" in saved
 
 
+async def test_a_screenshot_that_cannot_be_written_says_why(opened, three_chats, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tmp_path.rmdir()  # as a folder that may not be written to, also for root
+    async with opened(three_chats, judged=False) as (app, pilot):
+        await pilot.press("ctrl+s")
+        await pilot.pause()
+        assert "No such file" in next(iter(app._notifications)).message
+
+
 async def test_the_palette_offers_every_key_of_the_main_screen(opened, three_chats):
     async with opened(three_chats, judged=False) as (app, pilot):
         titles = {command.title for command in app.get_system_commands(app.screen)}
-        assert {key.text for key in MAIN_KEYS} <= titles
+        assert {key.text for key in (*MAIN_KEYS, *TIMELINE_KEYS, *APP_KEYS)} <= titles
         await pilot.press("ctrl+p")
         await pilot.press(*"whole")
         await pilot.pause(0.3)
         await pilot.press("plus")  # goes into the palette's input, not to the timeline
         assert app.session.whole_wanted
+        await pilot.press("escape")
+        run = {command.title: command.callback for command in app.get_system_commands(app.main)}
+        await run["to the end"]()
+        assert app.session.at == app.session.scene.axis.hi
 
 
 async def test_help_names_every_key(opened, three_chats):

@@ -68,3 +68,13 @@ def test_a_search_can_be_stopped(tmp_path, stop):
     place.write_text("ds4-server: nothing\n" * 10)
     file = RawLog([str(place)]).files[0]
     assert file.find("nothing", 1, lambda: stop) == (None if stop else 1)
+
+
+def test_a_search_finds_letters_of_any_script(tmp_path):
+    path = tmp_path / "server.log"
+    path.write_text("one\nnaïve ÄPFEL 日本\n", encoding="utf-8")
+    log = RawLog([str(path)])
+    for text in ("ÄPFEL", "Äpfel", "日本", "NAïve"):
+        assert log.find(text, (0, 0), no) == (0, 2), text
+        assert log.find_back(text, (0, 3), no) == (0, 2), text
+    log.close()
