@@ -23,6 +23,8 @@ MIB = 1 << 20
 _STEP = 1e-4
 #: a request that began within this share of a usual request's time after another one's end had waited for it
 _AT_ONCE = 0.01
+#: stamps are whole seconds
+_STAMP_S = 1.0
 
 
 @dataclass(slots=True)
@@ -124,7 +126,7 @@ def _locked(reading: Reading, known: Spans, costs: FittedCosts) -> dict[int, flo
     one prefills begins when a piece ends (R4.21), so it came half a piece before."""
     found = {}
     for index, request in enumerate(reading.requests):
-        if request.source not in ("cold", "disk-text"):
+        if request.source not in ("cold", "disk-text") or not _has_disk(reading, request.run):
             continue
         first = known.first[index]
         beside = [i for i in range(max(0, index - 16), index) if known.began[i] < first < known.last[i]]
@@ -137,6 +139,12 @@ def _locked(reading: Reading, known: Spans, costs: FittedCosts) -> dict[int, flo
     return found
 
 
+def _has_disk(reading: Reading, run: int) -> bool:
+    said = reading.runs[run].config.get("kv_disk") if reading.runs else None
+    shown = reading.counts.get("kv_stored") or reading.counts.get("kv_hit")
+    return bool(shown if said is None else said)
+
+
 def _waited(reading: Reading, after: dict[int, int]) -> dict[int, int]:
     """Nobody waited for an assumed request (`replay.prologue`): no line says when it was answered."""
     return {index: before for index, before in after.items() if reading.requests[before].line}
@@ -147,7 +155,7 @@ def _handed(
     waits: Sequence[float], after: Mapping[int, int],
 ) -> dict[int, int]:  # fmt: skip
     """Index -> index of the request of another conversation whose slot it took the moment that came free, while
-    no other slot was idle. In a server of one slot that is told only if most requests began so."""
+    no other slot was idle."""
     talk_of = {turn: talk for talk in talks for turn in talk.turns}
     slots = reading.server.slots or 1
     pauses: dict[int, tuple[int, float]] = {}
@@ -159,16 +167,37 @@ def _handed(
         if before is None or start is None or other is None:
             continue
         pause = start - waits[index] - other - known.lasted[before]
-        if freed is None:
-            thinks.append(pause)
-        elif talk_of[freed] is not talk_of[index] and _take_turns(
-            talk_of[freed], talk_of[index], freed, index
-        ):
+        turns = freed is not None and talk_of[freed] is not talk_of[index]
+        if freed is not None and turns and _take_turns(talk_of[freed], talk_of[index], freed, index):
             pauses[index] = (freed, pause)
-    soon = max(0.002, _AT_ONCE * median(known.lasted), 0.1 * median(thinks) if thinks else 0.0)
-    if slots == 1 and pauses and median(pause for _, pause in pauses.values()) > soon:
+        elif freed is None or slots == 1:
+            thinks.append(pause)
+    soon = max(0.002, _AT_ONCE * median(known.lasted), 0.1 * median(thinks) if thinks and slots > 1 else 0.0)
+    if slots == 1:
+        return _handed_in_turn(known, starts, pauses, thinks, soon)
+    return {index: freed for index, (freed, pause) in pauses.items() if pause < soon}
+
+
+def _handed_in_turn(
+    known: Spans, starts: Sequence[float | None], pauses: Mapping[int, tuple[int, float]],
+    thinks: Sequence[float], soon: float,
+) -> dict[int, int]:  # fmt: skip
+    """A server of one slot has a client wait, or one client that asks this and that. It is told by pauses that stamps
+    can be at once, where all others are longer than stamps are apart; else only if most requests began at once."""
+    at_once = {i for i, (freed, pause) in pauses.items() if pause - _slack(known, starts, i, freed) < soon}
+    others = [*thinks, *(pause for i, (_, pause) in pauses.items() if i not in at_once)]
+    if others and median(others) > _STAMP_S:
+        return {index: pauses[index][0] for index in at_once}
+    if not pauses or median(pause for _, pause in pauses.values()) > soon:
         return {}
     return {index: freed for index, (freed, pause) in pauses.items() if pause < soon}
+
+
+def _slack(known: Spans, starts: Sequence[float | None], index: int, freed: int) -> float:
+    """How much shorter the pause between two requests may be than their settled starts say."""
+    low, high = known.low[index], known.high[freed]
+    start, other = starts[index] or 0.0, starts[freed] or 0.0
+    return (start - low if low is not None else 0.0) + (high - other if high is not None else 0.0)
 
 
 def _take_turns(one: Talk, other: Talk, before: int, index: int) -> bool:

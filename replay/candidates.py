@@ -152,11 +152,19 @@ def _gone_on_from(evidence: Evidence) -> dict[int, int]:
 
 
 def _usual_growth(evidence: Evidence) -> float | None:
-    """Tokens that a turn adds to its conversation: the median of those that the log shows."""
+    """Tokens that a turn adds to its conversation: the median of those that the log shows. A file that holds a whole
+    state is also read when it is the longest that is left of a conversation, so only its first reader counts."""
     lengths = evidence.lengths
-    shown = [lengths[canonical(i)] - (evidence.requests[i].cached_tokens or 0) for i in evidence.placed]
-    for index, file in evidence.served_from.items():
-        if file.string >= 0 and file.tokens == lengths[file.string] and file.string % 3 == 1:
+    shown = [
+        lengths[canonical(i)] - cached
+        for i in evidence.placed
+        if (cached := evidence.requests[i].cached_tokens)
+    ]
+    read: set[int] = set()
+    for index, file in sorted(evidence.served_from.items()):
+        whole = file.string >= 0 and file.tokens == lengths[file.string] and file.string % 3 == 1
+        if whole and file.string not in read:
             shown.append(lengths[canonical(index)] - file.tokens)
+        read.add(file.string)
     shown = [tokens for tokens in shown if tokens > 1]
     return median(shown) if len(shown) >= _LEAST_GROWTHS else None

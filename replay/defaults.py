@@ -9,10 +9,15 @@
 4. Else the last user message was replaced, or turns were cut; else it is a new conversation. It is a new one
    too if a later request is known to go on from where this one would have left.
 A prompt sent again that was answered by as many tokens was answered by the same ones.
+
+Side calls (a title, a summary: one prompt each behind one head) go on from nothing. A head is theirs where the log
+shows conversations to go on, but none of at least `_SIDE_LEAST` prompts behind it, and where their lengths would make
+conversations of fewer than `_SIDE_TURNS` turns.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -20,6 +25,11 @@ from replay.candidates import BACK, SLACK, Candidates, Talk
 from replay.evidence import Evidence
 from replay.prefixes import Agree, Guess, Tree
 from replay.strings import canonical, live, owner
+
+_SIDE_LEAST = 4
+_SIDE_TURNS = 3
+#: the string that carries a head first, and tokens of the head
+Head = tuple[int, int]
 
 
 @dataclass(slots=True)
@@ -35,13 +45,20 @@ class Defaults:
     """Places each request in a conversation and says what its prompt extends where no line does."""
 
     def __init__(
-        self, evidence: Evidence, tree: Tree, refuted: Collection[tuple[int, int, int]] = ()
+        self,
+        evidence: Evidence,
+        tree: Tree,
+        refuted: Collection[tuple[int, int, int]] = (),
+        side: Collection[Head] = (),
     ) -> None:
-        self.evidence, self.tree = evidence, tree
+        self.evidence, self.tree, self.side = evidence, tree, side
         self.candidates = Candidates(evidence, tree, refuted)
         self.talks: list[Talk] = []
         self.talk_of: dict[int, Talk] = {}
         self.opened: list[Opened] = []
+        #: indices by the head that is all their prompt surely shares; indices that another one surely goes on from
+        self.behind: dict[Head, list[int]] = defaultdict(list)
+        self.gone_on_from: set[int | None] = set()
 
     def run(self) -> list[Guess]:
         """Guesses for all requests, in order of time."""
@@ -57,9 +74,13 @@ class Defaults:
         mother, depth = self._certain(index)
         home = self.talk_of.get(mother) if mother is not None else None
         if home is not None and self._is_closed(index, mother, depth, home):
+            self.gone_on_from.add(mother)
             self._join(index, home)
             return None
         deep = home is not None and self._is_deep(index, depth, home)
+        if not deep and self._is_side_call(index, depth):
+            self._join(index, None)
+            return None
         talks = [home] if home is not None and deep else self.talks
         ways = [way for way in self.candidates.of(index, talks, new=not deep) if way.depth > depth]
         if ways:
@@ -70,6 +91,25 @@ class Defaults:
         guess = Guess(canonical(index), [(way.string, way.depth) for way in ways])
         self.opened.append(Opened(index, guess, depth))
         return guess
+
+    def _is_side_call(self, index: int, depth: int) -> bool:
+        if not depth:
+            return False
+        head = (self.tree.carrier(canonical(index), depth), depth)
+        self.behind[head].append(index)
+        return head in self.side
+
+    def side_calls(self) -> set[Head]:
+        """Heads of side calls, after a run."""
+        if self.candidates.usual is None:
+            return set()
+        return {head for head, indices in self.behind.items() if self._of_side_calls(head, indices)}
+
+    def _of_side_calls(self, head: Head, behind: list[int]) -> bool:
+        members = [owner(head[0]), *behind]
+        talks = {id(self.talk_of[index]) for index in members}
+        long = len(members) >= _SIDE_TURNS * len(talks)
+        return len(members) >= _SIDE_LEAST and not long and self.gone_on_from.isdisjoint(members)
 
     def _certain(self, index: int) -> tuple[int | None, int]:
         hidden = self.evidence.hidden.get(index)

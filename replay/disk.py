@@ -72,6 +72,8 @@ class Disk:
         self.files: dict[int, DiskFile] = {}
         self.used = 0
         self._made = 0
+        #: R4.1: a name is that of the text, so a file that is written again has the one that it had
+        self._names: dict[Node, str] = {}
         # files without hits by score, and files with hits by what their score cannot fall below
         self._unused: list[tuple[float, int, int]] = []
         self._hit: list[tuple[float, int]] = []
@@ -83,6 +85,8 @@ class Disk:
         """A new file, made and used now (R4.20)."""
         self._made += 1
         order = self._made
+        if key is not None:
+            name = self._names.setdefault(key, name or f"f{order}")
         file = DiskFile(order, name or f"f{order}", key, node, tokens, size, reason, ctx, now, hits, now)
         self.files[order] = file
         self.used += size

@@ -63,6 +63,7 @@ class _Writer:
         self.finished: dict[int, d.Finished] = {}
         self.lines: list[tuple[float, int, str]] = []
         self.keys: dict[str, str] = {}
+        self.draining = False
 
     def take(self, row: d.Decision) -> None:
         handler = getattr(self, f"_{type(row).__name__.lower()}", None)
@@ -134,11 +135,19 @@ class _Writer:
             )
         self._say(at, "listening on http://127.0.0.1:8000")
 
+    def _draining(self, at: float) -> None:
+        """SD1: the first line of an orderly stop, whatever it then stores."""
+        if not self.draining:
+            self.draining = True
+            self._say(at, "shutdown requested, draining requests")
+
     def _ended(self, row: d.Ended) -> None:
-        for request in list(self.open):
-            if row.clean:
+        if row.clean:
+            self._draining(row.at_s)
+            for request in list(self.open):
                 self._finish_line(row.at_s, request, "error", ' error="shutdown requested"')
         self.open.clear()
+        self.draining = False
 
     # -- the cache decision --------------------------------------------------------------------------
 
@@ -166,6 +175,7 @@ class _Writer:
 
     def _stored(self, row: d.Stored) -> None:
         if row.reason == "shutdown":
+            self._draining(row.at_s)
             place = f"slot={row.slot} " if self.config.generation.resume_min == 4 else ""
             what = "resident KV cache" if place else "current KV cache"
             self._say(row.at_s, f"persisting {what} before shutdown {place}tokens={row.tokens}")

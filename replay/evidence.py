@@ -81,6 +81,8 @@ class _Gatherer:
         measured = measure(self.requests, thought)
         self.out = Evidence(self.requests, measured.lengths, thought=set(thought))
         self.out.hidden, self.out.dropped = measured.hidden, measured.dropped
+        #: file name -> tokens, and a string that begins with its text
+        self.named: dict[str, tuple[int, int]] = {}
         follows = successors(self.requests)
         self.out.occupant = {after: before for before, after in follows.items()}
 
@@ -250,17 +252,32 @@ class _Gatherer:
         file = found[-1]
         self.out.served_from[index] = file
         tokens = event.get("tokens")
+        known = self._read_before(index, event)
         if len(found) == 1:
             file.name, file.text_bytes = event.get("file"), event.get("text")
             if file.string < 0:
                 file.string = canonical(index)
             else:
                 self._extends(index, file)
-        else:
+        elif not known:
             ways = [(f.string, tokens) for f in reversed(found) if f.string >= 0]
             self.out.guesses.append(Guess(canonical(index), ways))
         if "consumed" in (event.get("flags") or ()) or event.get("consumed"):
             file.gone = True
+
+    def _read_before(self, index: int, event: Event) -> bool:
+        """A file's name is that of its text: two prompts that read one name share it, two that read different names of
+        one length do not (R9.2). True if a request before read this one."""
+        name, tokens = event.get("file"), event.get("tokens")
+        if name is None or event.get("key") not in (None, "token-text"):
+            return False
+        if name in self.named:
+            self.out.agreed.append(Agree(canonical(index), self.named[name][1], tokens))
+            return True
+        others = [other for size, other in self.named.values() if size == tokens]
+        self.out.parted += [Part(canonical(index), other, tokens - 1) for other in others]
+        self.named[name] = (tokens, canonical(index))
+        return False
 
     def _extends(self, index: int, file: LogFile) -> None:
         if file.key in (None, "token-text"):
@@ -282,6 +299,8 @@ class _Gatherer:
             self.out.files += same
         if len(same) == 1 or all(file.doubtful for file in same):
             same[0].gone, same[0].hits, same[0].name = True, event.get("hits"), name
+            if len(same) == 1 and name is not None and same[0].string >= 0 and same[0].key == "token-text":
+                self.named.setdefault(name, (tokens, same[0].string))
         for file in same[1:]:
             file.doubtful = same[0].doubtful = True
 

@@ -26,7 +26,7 @@ from replay.notes import notes_of, notes_of_before, opened_words
 from replay.operator import cut_off, stops
 from replay.passed import passed_over
 from replay.pictures import pictures
-from replay.prefixes import Solution, grow, solve
+from replay.prefixes import Agree, Solution, grow, solve
 from replay.prologue import assumed_first, with_prologue
 from replay.strings import canonical, effective_tokens, live, visible
 from replay.texts import bytes_of, bytes_per_token
@@ -95,12 +95,19 @@ def _came(evidence: Evidence, times: Arrivals, later: float) -> dict[int, float]
 
 
 def _solved(evidence: Evidence) -> tuple[Solution, Defaults]:
-    """Defaults that contradict the log are refuted and the rest chosen anew, until they fit together."""
+    """Which of several files was read is decided first, by what is certain. Then defaults that contradict the log are
+    refuted and the rest chosen anew, until they fit together."""
+    read = [replace(guess, taken=0) for guess in evidence.guesses]
+    solve(evidence.lengths, evidence.agreed, evidence.parted, read)
+    known = [*evidence.agreed, *(Agree(guess.about, *guess.way) for guess in read if guess.way is not None)]
     refuted: set[tuple[int, int, int]] = set()
+    first = Defaults(evidence, grow(evidence.lengths, known))
+    first.run()
+    side = first.side_calls()
     for _ in range(_ROUNDS):
-        defaults = Defaults(evidence, grow(evidence.lengths, evidence.agreed), refuted)
+        defaults = Defaults(evidence, grow(evidence.lengths, known), refuted, side)
         # of two about one request that of the file comes last, and is blamed first: it has another way
-        guesses = defaults.run() + [replace(guess, taken=0) for guess in evidence.guesses]
+        guesses = defaults.run() + [replace(guess) for guess in read]
         solution = solve(evidence.lengths, evidence.agreed, evidence.parted, guesses)
         wrong = {(g.about, *way) for g in guesses for way in g.ways[: g.taken]} - refuted
         if not wrong:

@@ -7,12 +7,13 @@ pauses of a client are as equal as the intervals let them be.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
+from parser.clock import Clock
 from parser.reading import Reading
 from parser.request import Request
 from replay.strings import successors
@@ -22,6 +23,8 @@ _SWEEPS = 200
 _STILL = 1e-5
 #: seconds; two times that differ by less are one
 _SAME = 1e-9
+#: how late after its elapsed time was read a line may get its stamp, seconds
+_LATE = 0.02
 #: chunk or decoding lines beyond this number are not used to order requests
 _MOST_LINES = 200_000
 #: ways through all rules until they hold
@@ -69,20 +72,41 @@ def spans(reading: Reading) -> Spans:
 
 def _between(reading: Reading, out: Spans) -> list[tuple[int, int, float]]:
     """Lines of a running request that stand right beside a line of another one: they order the two clocks."""
-    log = reading.events
-    if log is None or not any(out.overlap(i - 1, i) for i in range(1, len(out.first))):
+    if not any(out.overlap(i - 1, i) for i in range(1, len(out.first))):
         return []
-    lines = sorted([*_progress(reading, out, "prefill_chunk"), *_progress(reading, out, "decoding")])
+    seen = [*_progress(reading, out, "prefill_chunk"), *_progress(reading, out, "decoding")]
+    _stamped(out, seen)
+    lines = sorted(line.mark for line in seen)
     marks = sorted([*lines, *_marks(out)])
     beside = {mark for one, other in pairwise(marks) if one[1] != other[1] for mark in (one, other)}
     return [line for line in lines if line in beside]
 
 
-def _progress(reading: Reading, out: Spans, kind: str) -> Iterator[tuple[int, int, float]]:
+class _Seen(NamedTuple):
+    """A line of a running request: event number, index and seconds after the start; seconds of its stamp."""
+
+    mark: tuple[int, int, float]
+    stamp: float | None
+
+
+def _stamped(out: Spans, seen: Iterable[_Seen]) -> None:
+    """Each line was printed in the second of its stamp; one that contradicts the rest is left out (the clock was set)."""
+    for (_, index, after), stamp in seen:
+        low, high = out.low[index], out.high[index]
+        if stamp is None or low is None or high is None:
+            continue
+        low, high = max(low, stamp - after - _LATE), min(high, stamp + 1.0 - after)
+        if low <= high:
+            out.low[index], out.high[index] = low, high
+
+
+def _progress(reading: Reading, out: Spans, kind: str) -> Iterator[_Seen]:
     log = reading.events
     if log is None or not 0 < log.counts.get(kind, 0) <= _MOST_LINES:
         return
-    wanted = ("seq", "span_start", "span_end", "gen", "elapsed_s")
+    wanted = ("seq", "stamp", "span_start", "span_end", "gen", "elapsed_s")
+    clock = Clock()
+    clock.seconds(reading.stamps.first)
     frame = log.frame(kind)
     rows = frame.select([name for name in wanted if name in frame.columns]).iter_rows(named=True)
     whose = _Whose(reading, out)
@@ -91,7 +115,8 @@ def _progress(reading: Reading, out: Spans, kind: str) -> Iterator[tuple[int, in
             index = whose.chunk(row) if kind == "prefill_chunk" else whose.decoding(row)
             before = 0.0 if kind == "prefill_chunk" or index is None else reading.requests[index].prefill_s
             if index is not None and before is not None:
-                yield row["seq"], index, before + row["elapsed_s"]
+                mark = (row["seq"], index, before + row["elapsed_s"])
+                yield _Seen(mark, clock.seconds(row.get("stamp")))
 
 
 class _Whose:
@@ -201,7 +226,8 @@ def timed_lines(reading: Reading, out: Spans, starts: Sequence[float | None]) ->
     were in the server at once, what they print in between."""
     lines = _marks(out)
     if any(out.overlap(i - 1, i) for i in range(1, len(out.first))):
-        lines += [*_progress(reading, out, "prefill_chunk"), *_progress(reading, out, "decoding")]
+        for kind in ("prefill_chunk", "decoding"):
+            lines += [line.mark for line in _progress(reading, out, kind)]
         for index, request in enumerate(reading.requests):
             if request.prefill_s is not None:
                 lines.append((out.prefilled[index], index, request.prefill_s))

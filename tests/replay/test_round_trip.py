@@ -21,7 +21,9 @@ def printed(workload, configs, costs, folder):
     outcome = replay(workload, configs, costs, log)
     path = folder / "server.log"
     path.write_bytes(emit(workload, configs, log, "1130 10:00:00"))
-    return outcome, read([str(path)]), [row.request for row in log if isinstance(row, Begun)]
+    # decisions stand in the order in which the model came to them, lines in that of their times
+    begun = sorted((row for row in log if isinstance(row, Begun)), key=lambda row: row.at_s)
+    return outcome, read([str(path)]), [row.request for row in begun]
 
 
 def asked(workload, order):
