@@ -110,6 +110,7 @@ def _figure(key: str, value: Any) -> tuple[str, str] | None:
         ("_percent", " %"),
     ):
         if key.endswith(ending):
+            unit = " token" if (unit, value) == (" tokens", 1) else unit
             return key.removesuffix(ending).replace("_", " "), f"{_number(value)}{unit}"
     return key.replace("_", " "), _number(value)
 
