@@ -173,3 +173,12 @@ def test_a_remedy_that_the_replay_refutes_is_not_said_to_save():
     assert proof(replace(finding, counterfactual=refuted)) == (
         "replayed (a larger step): does not help here, costs 10,240 tokens of prefill, 3.4 s of waiting (3.4 to 3.5)"
     )
+
+
+def test_one_line_is_not_said_to_be_lines(tmp_path):
+    path = tmp_path / "one.log"
+    path.write_text("1130 10:00:00 ds4-server: listening on http://127.0.0.1:8000\nwhat now\n")
+    assert (
+        "it holds 1 start line, 1 line of other programs or prose"
+        in triage(read([str(path)])).findings[0].explanation
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from triage.health import speaks_of_reuse
@@ -14,13 +15,17 @@ _NAMES = {
     "prefill_chunk": "chunks of a prefill whose start is not shown", "tool_calls": "tool calls",
     "vision_cache": "image lines", "checkpoint": "checkpoint lines",
 }  # fmt: skip
+#: the word that is counted, in the plural
+_COUNTED = re.compile(r"\b(line|slice|step|chunk|call|statement)s\b")
+_SINGULAR = r"\1"
 
 
 def holds(view: View) -> str:
     """What the input holds, in words: `6 decoding slices, 3 decode steps`."""
-    parts = [f"{n} {_NAMES.get(kind, kind)}" for kind, n in view.reading.counts.items() if n]
+    counts = [(n, _NAMES.get(kind, kind)) for kind, n in view.reading.counts.items() if n]
     if view.reading.hearsay:
-        parts.append(f"{len(view.reading.hearsay)} statements in a person's own words")
+        counts.append((len(view.reading.hearsay), "statements in a person's own words"))
+    parts = [f"{n} {name if n != 1 else _COUNTED.sub(_SINGULAR, name, count=1)}" for n, name in counts]
     return ", ".join(parts) or "nothing"
 
 
