@@ -57,10 +57,13 @@ def known_fields(event: Event) -> int:
 
 
 class Offers:
-    """Walks over the physical lines once; `excerpt` numbers fences and runs of bare log lines from 1."""
+    """Walks over the physical lines once; `excerpt` numbers fences and runs of bare log lines from 1.
 
-    def __init__(self, lines: list[Physical], parse: Parse, source: int) -> None:
-        self.lines, self.source = lines, source
+    `borrow`: a line without a stamp of its own takes the time of what stands in front of it.
+    """
+
+    def __init__(self, lines: list[Physical], parse: Parse, source: int, *, borrow: bool = False) -> None:
+        self.lines, self.source, self._borrow = lines, source, borrow
         self._parse, self._parsed = parse, dict[tuple[str, str | None], Event]()
         self._longest = _two_longest(lines)
         self.excerpt = 0
@@ -111,8 +114,9 @@ class Offers:
         """What a text says if it is a log line, with the place that it was found in."""
         whole = " ".join(peeled.text.split()) if '"' not in peeled.text else peeled.text
         text = without_cut(whole)
+        stamp = peeled.stamp or (peeled.worn if self._borrow else None)
         line = Line(
-            here.line, here.offset, here.length, text, peeled.stamp, peeled.program, self.source,
+            here.line, here.offset, here.length, text, stamp, peeled.program, self.source,
             self.excerpt, place, peeled.comment, peeled.elided or text != whole,
         )  # fmt: skip
         return Found(line, self.parse(line))

@@ -33,7 +33,8 @@ _OWN_HEAD: Final = re.compile(r"ds4-(?:server|agent): ")
 _TAG: Final = re.compile(r"\[[^\[\]=]{1,40}\]")
 _HOST_TAG: Final = r"(?:(?:[\w.:-]+[ \t]+)?(?!ds4-\w+: )[\w./@-]+(?:\[\d+\])?:[ \t]+)?"
 
-#: What other programs and people put in front. Their own times are dropped: they may be of another zone.
+#: What other programs and people put in front. Their own times may be of another zone: they count only in a report
+#: that shows no stamp of the server's (`Peeled.worn`).
 _WRAPPER: Final = re.compile(
     "|".join(
         f"(?:{one})"
@@ -64,6 +65,13 @@ _WRAPPER: Final = re.compile(
         )
     )
 )
+
+#: The time in a wrapper that names the day.
+_WORN: Final = re.compile(
+    rf"(?:\d{{4}}[-/](?P<month>\d\d)[-/](?P<day>\d\d)[T \t]+"
+    rf"|(?P<name>[A-Z][a-z]{{2}})[ \t]+(?P<date>\d{{1,2}})[ \t]+(?:\d{{4}}[ \t]+)?)(?P<clock>{_CLOCK})"
+)
+_MONTHS: Final = "JanFebMarAprMayJunJulAugSepOctNovDec"
 
 _COLOURS: Final = re.compile(
     r"(?:\x1b|\^\[|␛|\\x1b|\\033|\\e|\\u001b|\\u\{1b\})\[[0-9;?]*[ -/]*[A-Za-z]"  # as is, or made visible
@@ -112,7 +120,8 @@ class Peeled:
     """What stands on one line: the message, and what was taken off it.
 
     `stamp` is the server's, as printed. `comment` is a remark
-    behind the message. `elided` is true where dots stand in place of fields.
+    behind the message. `elided` is true where dots stand in place of fields. `worn` is the time of a wrapper in
+    front, written as the server would (`0915 10:00:01`).
     """
 
     text: str
@@ -120,6 +129,7 @@ class Peeled:
     program: str | None = None
     comment: str | None = None
     elided: bool = False
+    worn: str | None = None
 
 
 def visible(text: str) -> str:
@@ -190,6 +200,7 @@ def _peel(text: str) -> Peeled:
     line = text = _message_of_json(text.strip())
     stamp: str | None = None
     program: str | None = None
+    worn: str | None = None
     for _ in range(12):
         if match := _PROGRAM.match(text):
             program = match["name"]
@@ -199,10 +210,26 @@ def _peel(text: str) -> Peeled:
             stamp = " ".join(part for part in (match["date"], match["clock"]) if part)
         else:
             match = _wrapper(text, dated=stamp is not None)
+            worn = worn or (_time_of(match[0]) if match is not None else None)
         if match is None or not match.end():
             break
         text = text[match.end() :]
-    return Peeled(_unpaired(text.rstrip(), line), stamp, program)
+    return Peeled(_unpaired(text.rstrip(), line), stamp, program, worn=worn)
+
+
+def is_timed(text: str) -> bool:
+    """A time with its day stands in front of the line, of whatever program."""
+    found = _WORN.search(text, 0, 80)
+    return found is not None and _time_of(found[0]) is not None
+
+
+def _time_of(wrapper: str) -> str | None:
+    """The time that a wrapper carries, as the server writes one; None where it does not name the day."""
+    found = _WORN.search(wrapper)
+    if found is None:
+        return None
+    month = int(found["month"] or _MONTHS.find(found["name"]) // 3 + 1)
+    return f"{month:02}{int(found['day'] or found['date']):02} {found['clock']:0>8}" if month else None
 
 
 def _unpaired(text: str, line: str) -> str:

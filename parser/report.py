@@ -7,6 +7,7 @@ as what. Every line with text gives a `Line`, but for traces, elisions and rules
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final
 
@@ -16,11 +17,14 @@ from parser.lanes import event, text_lane
 from parser.line import Line
 from parser.markdown import physical_lines
 from parser.pasted import Found, Offers, Parse, is_event
+from parser.peel import is_timed
 from parser.sources import Source, read_all
 from parser.unpack import HEAD_BYTES
 from parser.wrappers import uncoloured, unwrap
 
 MAX_REPORT_BYTES: Final = 16 << 20
+#: A log whose only times are those of another program is read as pasted text for their sake, up to so many bytes.
+_MAX_BORROWED: Final = 1 << 20
 
 _REPORT_NAMES: Final = (".md", ".markdown", ".mdown", ".mkd", ".eml", ".html", ".htm", ".rst")
 _FENCE: Final = re.compile(rb"^[ \t>]*(?:```|~~~)", re.MULTILINE)
@@ -43,8 +47,11 @@ def is_report(source: Source) -> bool:
     logged = sum(bool(_LOG_LINE.search(line)) for line in lines)
     marked = bool(lines) and lines[0].lstrip().startswith((b"```", b"> "))
     if logged >= 0.8 * len(lines) and not marked:  # a log; fences and prose in it are text of the model
-        wrapped = sum(map(_oddly_wrapped, lines[:200]))
-        return wrapped >= 0.5 * min(len(lines), 200) and (source.size or 0) <= MAX_REPORT_BYTES
+        enough, size = 0.5 * min(len(lines), 200), source.size or 0
+        if sum(map(_oddly_wrapped, lines[:200])) >= enough:
+            return size <= MAX_REPORT_BYTES
+        texts = (uncoloured(line.decode("utf-8", "replace")) for line in lines[:200])
+        return size <= _MAX_BORROWED and _borrowed(texts) >= enough
     if len(source.head) < HEAD_BYTES:
         return True  # short and mixed: read as pasted text, which finds log lines as well and hears digests
     prose = sum(line.startswith((b"> ", b"|")) or bool(_PROSE.search(line)) for line in lines)
@@ -56,6 +63,16 @@ def _oddly_wrapped(line: bytes) -> bool:
     """Something stands before the server's name that only the reading of pasted text takes off."""
     text = unwrap(uncoloured(line.decode("utf-8", "replace")))[2]
     return _INNER_HEAD.match(text) is not None
+
+
+def _borrowed(texts: Iterable[str]) -> int:
+    """Lines whose only time is that of another program; 0 where a stamp of the server's own is seen."""
+    timed = 0
+    for text in texts:
+        if unwrap(text.strip())[0]:
+            return 0
+        timed += is_timed(text)
+    return timed
 
 
 def read_report(source: Source, *, max_bytes: int | None = None) -> tuple[list[Line], list[Hearsay]]:
@@ -71,7 +88,8 @@ def read_report(source: Source, *, max_bytes: int | None = None) -> tuple[list[L
 def read_text(data: bytes, parse: Parse, source: int = 0) -> tuple[list[Line], list[Hearsay]]:
     """The same for the bytes of a report (UTF-8)."""
     physical = list(physical_lines(data))
-    found = list(Offers(physical, parse, source).walk())
+    borrow = _borrowed(line.text for line in physical) > 0
+    found = list(Offers(physical, parse, source, borrow=borrow).walk())
     return _dated([one.line for one in _once(found)]), hearsay_of(physical, found)
 
 

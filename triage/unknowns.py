@@ -65,7 +65,7 @@ def _disk(view: View, ranked: Sequence[Judged]) -> Iterator[str]:
 
 
 def _stamps(view: View, ranked: Sequence[Judged]) -> Iterator[str]:
-    if view.requests and not view.when:
+    if view.requests and view.reading.stamps.first is None:
         yield "when it happened and how long the pauses were: the lines have lost their stamps"
 
 

@@ -164,3 +164,27 @@ def test_a_growing_conversation_has_no_stale_anchor(found):
         text += f"0711 21:0{minute}:01 ds4-server: chat ctx={span} prompt start\n"
         text += f"0711 21:0{minute}:40 ds4-server: chat ctx={span} prompt done 39.000s\n"
     assert found(text) == ["client-transient-tail", "shallow-disk-checkpoint"]
+
+
+RUNNER = """
+{0}ds4-server: chat ctx=4096..20000:15904 prefill chunk 4096/15904 (25.8%) chunk=400.00 t/s avg=400.00 t/s 10.240s
+{1}ds4-server: chat ctx=4096..20000:15904 prefill chunk 8192/15904 (51.5%) chunk=400.00 t/s avg=400.00 t/s 20.480s
+"""
+ISO = ("2026-09-15T22:00:10.1234567Z ", "2026-09-16T06:30:00.0000000Z ")
+
+
+def test_the_time_of_a_runner_counts_where_the_server_printed_none(judge):
+    for name in ("input.md", "input.log"):
+        for heads in (ISO, ("Sep 15 22:00:10 host ds4[7]: ", "Sep 16 06:30:00 host ds4[7]: ")):
+            report = judge(RUNNER.format(*heads), name)
+            assert report.findings[0].mechanism == "host-suspended"
+            assert report.findings[0].quantities["wall_gap_seconds"] == 30590
+            assert report.input["first_stamp"] == "0915 22:00:10"
+            assert not any("stamps" in line for line in report.not_knowable)
+
+
+def test_the_time_of_a_runner_does_not_mix_with_the_servers_own(judge):
+    own = (ISO[0] + "0916 00:00:10 ", ISO[1] + "0916 00:00:20 ")
+    report = judge(RUNNER.format(*own) + ISO[1] + "ds4: Metal device M5, 128.00 GiB RAM\n", "input.log")
+    assert "host-suspended" not in [f.mechanism for f in report.findings]
+    assert report.input["first_stamp"] == "0916 00:00:10"
