@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
 from importlib import import_module
-from typing import NoReturn
+from typing import Final, NoReturn
 
-from parser.errors import Ds4scopeError
+from parser.errors import Ds4scopeError, UsageError
+from parser.sanitise import sanitise
+
+#: what the system says where something cannot be written
+_UNWRITABLE: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO}
 
 #: command -> one-line help; the module of the same name registers the arguments only when it is asked for
 COMMANDS = {
@@ -33,7 +38,7 @@ COMMANDS = {
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
-        self.exit(2, f"{self.prog}: {message}\n  what to do: see {self.prog} --help\n")
+        self.exit(2, f"{self.prog}: {sanitise(message)}\n  what to do: see {self.prog} --help\n")
 
 
 def build_parser(only: str | None = None) -> argparse.ArgumentParser:
@@ -61,12 +66,12 @@ def _run(argv: list[str]) -> int:
 def main(argv: list[str] | None = None) -> int:
     """Run one command; returns the exit status. No input gives a traceback: errors say place and remedy."""
     try:
+        _streams()
         status = _run(sys.argv[1:] if argv is None else argv)
         sys.stdout.flush()
         return status
     except Ds4scopeError as error:
-        print(f"ds4scope: {error}", file=sys.stderr)
-        return error.exit_code
+        return _said(error)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -77,13 +82,32 @@ def main(argv: list[str] | None = None) -> int:
     ) as error:  # a defect of ds4scope: said in words, the traceback only where it is asked for
         if os.environ.get("DS4SCOPE_TRACEBACK"):
             raise
-        print(f"ds4scope: {_defect(error)}", file=sys.stderr)
-        return 3
+        return _said(_defect(error))
+
+
+def _streams() -> None:
+    """What is printed is UTF-8 whatever the locale says, and a stream that is closed is not written to."""
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115 - as long as the process
+    if sys.stdout is None:
+        hint = "redirect it to a file or to /dev/null"
+        raise UsageError("E-USAGE-OUTPUT", "standard output is closed", hint=hint)
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
+
+
+def _said(error: Ds4scopeError) -> int:
+    """Prints the error; its exit status. Names of files and words of the user's may hold anything."""
+    print(f"ds4scope: {sanitise(str(error), lines=True)}", file=sys.stderr)
+    return error.exit_code
 
 
 def _defect(error: Exception) -> Ds4scopeError:
     from parser.errors import InputError
 
+    if isinstance(error, OSError) and error.errno in _UNWRITABLE:
+        hint = "make room, or write to another place"
+        return UsageError("E-USAGE-OUTPUT", f"cannot write: {error.strerror}", hint=hint)
     said = f"this should not happen: {type(error).__name__}: {error}".encode(
         "ascii", "backslashreplace"
     ).decode()

@@ -53,7 +53,7 @@ def write_rows(
     parquet (asked only there, it loads Polars); `line` makes a row a line of the table.
     """
     counted = _Counted(rows)
-    with opened(args.output) as out:
+    with opened(args.output, args.input) as out:
         match args.format or "table":
             case "ndjson":
                 _write(out, (json_bytes(row) + b"\n" for row in counted))
@@ -97,10 +97,11 @@ def json_bytes(value: Any) -> bytes:
     data = orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS)
     if data.isascii() and b"\x7f" not in data:
         return data
-    return HIDDEN.sub(_escaped, data.decode("utf-8")).encode("utf-8")
+    return HIDDEN.sub(escaped, data.decode("utf-8")).encode("utf-8")
 
 
-def _escaped(found: re.Match[str]) -> str:
+def escaped(found: re.Match[str]) -> str:
+    """A sign as JSON escapes it."""
     units = found[0].encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
 
@@ -165,6 +166,7 @@ def _table(rows: Iterable[Row], line: Callable[[Row], str]) -> Iterator[str]:
 
 
 def _parquet(out: IO[bytes], rows: Iterable[Row], columns: Columns) -> None:
+    import polars as pl
     from polars.io.plugins import register_io_source
 
     def batches(_with: Any, _where: Any, _limit: Any, _size: Any) -> Iterator[pl.DataFrame]:
@@ -173,7 +175,12 @@ def _parquet(out: IO[bytes], rows: Iterable[Row], columns: Columns) -> None:
     if out.isatty():
         raise UsageError("E-USAGE-BINARY", "parquet is not for a terminal", hint="name a file with -o FILE")
     source = register_io_source(batches, schema=dict(columns), validate_schema=True)
-    source.sink_parquet(out)
+    try:
+        source.sink_parquet(out)
+    except pl.exceptions.ComputeError as error:  # Polars wraps what the system says
+        if "os error" not in str(error):
+            raise
+        raise _unwritable(str(error)) from None
 
 
 def _batched(rows: Iterable[Row]) -> Iterator[list[Row]]:
@@ -205,14 +212,41 @@ def _text(value: Any) -> str | None:
 
 
 @contextmanager
-def opened(path: str | None) -> Iterator[IO[bytes]]:
-    """Standard output, or a file that appears under its name only when it is whole."""
+def opened(path: str | None, inputs: Sequence[str] = ()) -> Iterator[IO[bytes]]:
+    """Standard output, or a file that appears under its name only when it is whole.
+
+    Raises UsageError for a file that cannot be written, or that is one of `inputs`.
+    """
     if path in (None, "-"):
         sys.stdout.flush()
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
-    part = Path(f"{path}.part")
-    with part.open("wb") as out:
-        yield out
-    os.replace(part, str(path))  # noqa: PTH105 - the target may be a name on which Path says nothing more
+    target = Path(str(path))
+    _refuse_overwriting(target, inputs)
+    whole = not target.exists() or target.is_file()  # a device or a pipe is written to, never replaced
+    part = Path(f"{path}.part") if whole else target
+    try:
+        out = part.open("wb") if path else None
+    except OSError as error:
+        raise _unwritable(error.strerror or str(error), path) from None
+    if out is None:
+        raise _unwritable("no name is given", path)
+    try:
+        with out:
+            yield out
+        if whole:
+            part.replace(target)
+    finally:
+        if whole:
+            part.unlink(missing_ok=True)
+
+
+def _refuse_overwriting(target: Path, inputs: Sequence[str]) -> None:
+    if target.is_file() and any(os.path.isfile(one) and target.samefile(one) for one in inputs):  # noqa: PTH113
+        hint = "name another file"
+        raise UsageError("E-USAGE-OVERWRITE", "the output is the input", path=str(target), hint=hint)
+
+
+def _unwritable(why: str, path: str | None = None) -> UsageError:
+    return UsageError("E-USAGE-OUTPUT", f"cannot write: {why}", path=path, hint="name a file you may write")

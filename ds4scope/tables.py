@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from math import isfinite
 from typing import Any
 
 
@@ -13,12 +13,16 @@ def as_json(document: Mapping[str, Any]) -> str:
     """One JSON object, keys in the order given, numbers rounded to microseconds."""
     import json
 
-    return json.dumps(_rounded(document), ensure_ascii=False, separators=(",", ":")) + "\n"
+    from ds4scope.output import escaped
+    from parser.sanitise import HIDDEN
+
+    text = json.dumps(_rounded(document), ensure_ascii=False, separators=(",", ":"))
+    return HIDDEN.sub(escaped, text) + "\n"
 
 
 def _rounded(value: Any) -> Any:
     if isinstance(value, float):
-        return round(value, 6) + 0.0
+        return round(value, 6) + 0.0 if isfinite(value) else None
     if isinstance(value, Mapping):
         return {key: _rounded(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -69,12 +73,9 @@ def wants_json(format_: str | None) -> bool:
     return format_ == "json"
 
 
-def write(text: str, output: str | None = None) -> None:
-    """To standard output, or whole to a file."""
-    if output is None or output == "-":
-        sys.stdout.write(text)
-        return
-    part = f"{output}.part"
-    with open(part, "w", encoding="utf-8") as file:  # noqa: PTH123 - the name is the user's own
-        file.write(text)
-    os.replace(part, output)  # noqa: PTH105
+def write(text: str, output: str | None = None, inputs: Sequence[str] = ()) -> None:
+    """To standard output, or whole to a file that is none of `inputs`."""
+    from ds4scope.output import opened
+
+    with opened(output, inputs) as out:
+        out.write(text.encode("utf-8", "backslashreplace"))

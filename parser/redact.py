@@ -39,6 +39,7 @@ _ENGINE: Final = re.compile(
     r"\bds4[\w-]*: +(?!ds4)|\btp: |\bworker: |^tensor parallelism|^\s*(?:GLM|DSML|MTP)\b"
 )
 _LONGEST: Final = 32 << 10  # bytes of a line that are read
+_MASK: Final = bytes(byte if byte in b" \t\r\v\f" else ord("x") for byte in range(256))
 
 _LISTS: Final = re.compile(r"(?P<key>\b(?:ids|names)=\[)(?P<list>[^\]]*)")
 _ID: Final = re.compile(r"\b(?:toolu|call|fc|rs|msg|resp|chatcmpl(?:-tool)?|req)_[A-Za-z0-9]{4,80}\b")
@@ -161,7 +162,7 @@ class Redactor:
         text = raw[:_LONGEST].decode("utf-8", "surrogateescape")
         if self.room <= 0 and not self.body and _CLEAN.fullmatch(text):
             return raw
-        tail = re.sub(rb"[^\s]", b"x", raw[_LONGEST:])  # nothing that the server prints is so long
+        tail = raw[_LONGEST:].translate(_MASK)  # nothing that the server prints is so long
         return self._line(text).encode("utf-8", "surrogateescape") + tail
 
     def _line(self, text: str) -> str:

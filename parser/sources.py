@@ -51,7 +51,7 @@ _SERVER_TEXT: Final = re.compile(
 _TRACE_HEAD: Final = re.compile(rb"\s*===== request \d+ \d{4}-\d\d-\d\d ")
 _ROTATED: Final = re.compile(
     r"(?P<base>.+?)(?:[.-](?P<date>\d{4}-?\d\d-?\d\d(?:[-_T]?\d{2,6})?))?(?:\.(?P<number>\d{1,4}))?"
-    r"(?:\.gz|\.zst)?"
+    r"(?:\.gz|\.zst|\.xz|\.bz2|\.zip)?"
 )
 
 
@@ -81,7 +81,7 @@ def find_sources(inputs: Sequence[str | os.PathLike[str] | Source]) -> list[Sour
         raise InputError("E-INPUT-NONE", "no input is named", hint=hint)
     found = [one for one in inputs if isinstance(one, Source)]
     for path in _in_order([os.fspath(one) for one in inputs if not isinstance(one, Source)]):
-        if path != STDIN and Path(path).is_dir():
+        if path and path != STDIN and Path(path).is_dir():
             found.extend(_logs_of(Path(path), len(found)))
         else:
             found.append(_look(path, len(found)))
@@ -130,12 +130,12 @@ def is_trace(source: Source) -> bool:
     return _TRACE_HEAD.match(source.head) is not None
 
 
-def nothing_found(sources: Sequence[Source]) -> InputError:
+def nothing_found(names: Sequence[str]) -> InputError:
     """The error for inputs in which no line is ds4-server's: a log of another program, or prose."""
     return InputError(
         "E-INPUT-FOREIGN",
         "nothing in it was printed by ds4-server",
-        path=", ".join(source.name for source in sources),
+        path=", ".join(names),
         hint="name the file that holds ds4-server's stderr (its lines read `MMDD HH:MM:SS ds4-server: …`)",
     )
 
@@ -147,10 +147,14 @@ def _in_order(paths: list[str]) -> list[str]:
     """Parts of one rotated set stand together, oldest first; everything else keeps its place."""
     sets: dict[tuple[Path, str], list[str]] = {}
     for path in dict.fromkeys(paths):
-        name = Path(path).name
-        match = _ROTATED.fullmatch(name)
-        sets.setdefault((Path(path).parent, match["base"] if match else name), []).append(path)
+        sets.setdefault(_set_of(path), []).append(path)
     return [path for members in sets.values() for path in sorted(members, key=_age)]
+
+
+def _set_of(path: str) -> tuple[Path, str]:
+    """What the parts of one rotated set have in common."""
+    match = _ROTATED.fullmatch(Path(path).name)
+    return Path(path).parent, match["base"] if match else Path(path).name
 
 
 def _age(path: str) -> tuple[int, str, int]:
@@ -170,10 +174,19 @@ def _logs_of(folder: Path, first: int) -> list[Source]:
     except OSError as error:
         raise unreadable(str(folder), error) from None
     found: list[Source] = []
+    refused: list[tuple[str, InputError]] = []
     for path in _in_order(names):
-        source = _log_or_none(path, first + len(found))
+        try:
+            source = _log_or_none(path, first + len(found))
+        except InputError as error:
+            refused.append((path, error))
+            continue
         if source is not None:
             found.append(source)
+    sets = {_set_of(source.name) for source in found}
+    for path, why in refused:
+        if _set_of(path) in sets or (not found and why.code == "E-INPUT-UNREADABLE"):
+            raise why  # without this part the log is not whole; any other file is none of our business
     if not found:
         raise InputError(
             "E-INPUT-NO-LOGS",
@@ -185,12 +198,15 @@ def _logs_of(folder: Path, first: int) -> list[Source]:
 
 
 def _log_or_none(path: str, index: int) -> Source | None:
+    """The source where it is a log. Raises InputError for what cannot be looked at."""
     if not Path(path).is_file():
         return None
     try:
         source = _look(path, index)
-    except InputError:
-        return None  # empty, binary or unreadable: not a log, and the caller tells when nothing is left
+    except InputError as error:
+        if error.code == "E-INPUT-EMPTY":
+            return None
+        raise
     return (
         source
         if _SERVER_TEXT.search(source.head) and not is_trace(source) and not _is_table(source)
@@ -208,19 +224,27 @@ def _is_table(source: Source) -> bool:
 
 def _look(path: str, index: int) -> Source:
     if path == STDIN:
-        return _sniffed(Source(index, "<stdin>", pipe=_pipe(sys.stdin.buffer)))
+        return _sniffed(Source(index, "<stdin>", pipe=_pipe(_stdin())))
     try:
-        info = Path(path).stat()
+        info = os.stat(path)  # noqa: PTH116 - to Path an empty name is this directory
         if stat.S_ISREG(info.st_mode):
             found = Source(index, path, path=Path(path), size=info.st_size, mtime=info.st_mtime)
         else:
             found = Source(index, path, pipe=_pipe(Path(path).open("rb")))  # noqa: SIM115 - read later
     except FileNotFoundError:
         hint = "check the name; - reads standard input"
+        path = path or "(an empty name)"
         raise InputError("E-INPUT-MISSING", "no such file", path=path, hint=hint) from None
     except (OSError, ValueError) as error:
         raise unreadable(path, error) from None
     return _sniffed(found)
+
+
+def _stdin() -> IO[bytes]:
+    if sys.stdin is None:
+        hint = "name a file, or redirect one: < FILE"
+        raise InputError("E-INPUT-UNREADABLE", "standard input is closed", path="<stdin>", hint=hint)
+    return sys.stdin.buffer
 
 
 def _pipe(stream: IO[bytes]) -> Pipe:

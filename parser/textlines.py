@@ -18,7 +18,7 @@ from parser.line import Line
 from parser.wrappers import GLUED, MARK, OTHER_PROGRAM, STAMP_LENGTH, uncoloured, unwrap
 
 #: No line of the server is longer; what is behind it is kept in the file but not looked at.
-MAX_TEXT: Final = 1 << 16
+MAX_TEXT: Final = 1 << 14
 ERROR_BYTES: Final = 4096
 SNIPPET_BYTES: Final = 500
 TEXT_SNIPPET_BYTES: Final = 300

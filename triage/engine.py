@@ -35,7 +35,7 @@ _FAILED = re.compile(r"\bfailed\b")
 _MODEL: Final = (
     ("mapped MiB", re.compile(r"mapped (\d+(?:\.\d+)?) MiB from offset")),
     ("resident model GiB", re.compile(r"resident model (\d+(?:\.\d+)?) GiB")),
-    ("tensor span GiB", re.compile(r"(\d+(?:\.\d+)?) GiB tensor span")),
+    ("tensor span GiB", re.compile(r"(?<![\d.])(\d+(?:\.\d+)?) GiB tensor span")),
     ("support model", re.compile(r"support model (?:loaded|detected): (\S+)")),
     ("model", re.compile(r"\b(?:model|loading|loaded|from)[ =:]+(\S+\.gguf)\b")),
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import re
-import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
@@ -156,5 +155,6 @@ def _count_line(row: Mapping[str, Any]) -> str:
 def _status(args: argparse.Namespace, seen: Counter[str]) -> int:
     if args.kind or any(seen[kind] for kind in seen if kind != "foreign"):
         return 0
-    print("ds4scope: no line here is ds4-server's", file=sys.stderr)
-    return 3
+    from parser.sources import nothing_found
+
+    raise nothing_found(args.input)

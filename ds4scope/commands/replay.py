@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     extra = _carried_out(args, made, options, log, predicted)
     fidelity = made.fidelity(predicted, **options)
     if args.emit_log:
-        _emit(args.emit_log, made, options, log)
+        _emit(args, made, options, log)
     _print(args, made, options, predicted, fidelity, extra)
     status = _status(args, predicted, fidelity, expected)
     return status or int(not all(result.agree for result in extra.values()))
@@ -75,13 +75,13 @@ def _carried_out(
     return {"tensors": carry_out(args, made.workload, made.configs(**options), log, predicted)}
 
 
-def _emit(path: str, made: Study, options: dict[str, Any], log: list[Any]) -> None:
-    from pathlib import Path
-
+def _emit(args: argparse.Namespace, made: Study, options: dict[str, Any], log: list[Any]) -> None:
+    from ds4scope.output import opened
     from replay.emit import emit
 
     first = made.reading.stamps.first if made.reading is not None else None
-    Path(path).write_bytes(emit(made.workload, made.configs(**options), log, first))
+    with opened(args.emit_log, args.input) as out:
+        out.write(emit(made.workload, made.configs(**options), log, first))
 
 
 def _print(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -40,8 +39,9 @@ def run(args: argparse.Namespace) -> int:
     write_rows(_rows(args, seen), args, name="requests", columns=_columns, line=_line)
     if seen - {"foreign"}:
         return 0
-    print("ds4scope: no line here is ds4-server's", file=sys.stderr)
-    return 3
+    from parser.sources import nothing_found
+
+    raise nothing_found(args.input)
 
 
 def _rows(args: argparse.Namespace, seen: set[str]) -> Iterator[dict[str, Any]]:

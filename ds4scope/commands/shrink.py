@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
         )  # fmt: skip
     found = shrink(made.workload, keeps, most=max(1, args.tries))
     if args.output:
-        write(dumps(found.workload).decode(), args.output)
+        write(dumps(found.workload).decode(), args.output, args.input)
     print(f"{found.tried} workloads tried", file=sys.stderr)
     write(_RENDER[args.format or "table"](args, made, found))
     return 0

@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     tasks = sweep.jobs(args.input, chosen, declared(args))
     rows = sweep.run(tasks, _runner(args), _teller(len(tasks)))
     if args.output:
-        _parquet(rows, args.output)
+        _parquet(rows, args.output, args.input)
     write((_json if args.format == "json" else _table)(rows))
     return 0
 
@@ -91,11 +91,14 @@ def _teller(total: int) -> Callable[[int], None]:
     return tell
 
 
-def _parquet(rows: Sequence[dict[str, Any]], path: str) -> None:
+def _parquet(rows: Sequence[dict[str, Any]], path: str, inputs: Sequence[str]) -> None:
     import polars
 
+    from ds4scope.output import opened
+
     frame = polars.DataFrame(list(rows), infer_schema_length=None)
-    frame.drop("place", "number").write_parquet(path, compression="zstd", statistics=False)
+    with opened(path, inputs) as out:
+        frame.drop("place", "number").write_parquet(out, compression="zstd", statistics=False)
 
 
 def _json(rows: Sequence[dict[str, Any]]) -> str:

@@ -24,7 +24,7 @@ def run(args: argparse.Namespace) -> int:
     from replay.workload_file import dumps
 
     made = study(args, args.input)
-    write(dumps(made.workload).decode(), args.output)
+    write(dumps(made.workload).decode(), args.output, args.input)
     for note in made.workload.notes:
         print(f"note: {sanitise(note)}", file=sys.stderr)
     return 0
