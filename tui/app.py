@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from textual.app import App, SystemCommand
@@ -22,13 +20,13 @@ from parser.sanitise import sanitise
 from triage.finding import Finding
 from tui.aside import aside
 from tui.commands import commands
-from tui.dump import screen_text
+from tui.driver import ascii_driver, takes_title, title_sequence
 from tui.feed import Feed, News, Wanted
 from tui.findings import Findings
 from tui.glyphs import UNICODE, Glyphs
 from tui.headline import sums
 from tui.help import Help, help_lines
-from tui.keys import APP_KEYS, Habits, Key, bindings
+from tui.keys import APP_KEYS, NO_KEY, Habits, Key, bindings
 from tui.main import MainScreen
 from tui.moments import Filter, mask
 from tui.placing import AxisChoice
@@ -73,6 +71,8 @@ class TimelineApp(App[None]):
         glyphs: Glyphs = UNICODE,
     ) -> None:
         super().__init__()
+        if glyphs is not UNICODE:
+            self.driver_class = ascii_driver(self.driver_class)
         self.feed = Feed(wanted, following=follow)
         self.habits = habits or Habits()
         self.glyphs = glyphs
@@ -88,6 +88,7 @@ class TimelineApp(App[None]):
         self._book = self.feed.book
         self.unfinished: tuple[Request, ...] = ()
         self.reading = True
+        self._titled = ""
         self._whole: Feed | None = None  # what was read to its end
         self._worker: Worker[Any] | None = None
         self._reader: Worker[Any] | None = None
@@ -114,7 +115,7 @@ class TimelineApp(App[None]):
         if self.habits.theme in self.available_themes:
             self.theme = self.habits.theme
         self.set_keymap(dict(self.habits.keys))
-        self.title = f"ds4scope {self.feed.wanted.title()}"
+        self.title = f"ds4scope {sanitise(self.feed.wanted.title())}"
         self._start_reading()
 
     def on_unmount(self) -> None:
@@ -221,6 +222,12 @@ class TimelineApp(App[None]):
         if self.session.filter:
             self.set_filter(self.session.filter)
         self.main.renew()
+
+    def show_title(self, words: str) -> None:
+        """The terminal's title: which log, and how it stands."""
+        if words != self._titled and self._driver is not None and takes_title():
+            self._titled = words
+            self._driver.write(title_sequence(words))
 
     def sums(self) -> Line:
         """The sums of the scene that is shown, worked out once."""
@@ -361,23 +368,6 @@ class TimelineApp(App[None]):
         if made is not None and not worker.is_cancelled:
             self.call_from_thread(self.push_screen, Contest(made, self.session.scene.setting))
 
-    def copy_screen(self) -> None:
-        """Put the screen's text on the clipboard."""
-        self.copy_to_clipboard(screen_text(self.screen))
-        self.notify("screen copied as text")
-
-    def save_picture(self) -> None:
-        """Save an SVG of the screen where one works (a download in the browser)."""
-        if self.is_web:
-            self.deliver_screenshot()
-            return
-        try:
-            name = self.save_screenshot(path=os.curdir)
-        except OSError as error:
-            self.complain(f"a picture cannot be saved here: {error.strerror}")
-            return
-        self.notify(f"saved as {sanitise(Path(name).name)}", markup=False)
-
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """Every key of the screen is a command too, and the theme."""
         return commands(self, screen)
@@ -393,6 +383,8 @@ class TimelineApp(App[None]):
     def shown_key(self, key: Key) -> str:
         """The keys of `key` as they are bound now, for people."""
         keys = self.habits.keys.get(key.id, key.keys).split(",")
+        if keys == [NO_KEY]:
+            return "–"
         return " ".join(self.get_key_display(Binding(one.strip(), "")) for one in keys)
 
 

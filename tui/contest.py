@@ -28,7 +28,11 @@ if TYPE_CHECKING:
 class Policies(ModalScreen[str | None]):
     """Choose a profile or policy from the list, or type one; gives the text, or None when left."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "leave")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "leave", "leave"),
+        Binding("down", "list", "list", show=False),
+    ]
+    AUTO_FOCUS = "Input"
     DEFAULT_CSS = """
     Policies { align: center middle; }
     Policies Vertical { width: 76; height: 80%; border: round $primary; background: $surface; }
@@ -50,8 +54,8 @@ class Policies(ModalScreen[str | None]):
                 *[Option(f"{name:<26} {words}", id=name) for name, words in choices()], markup=False
             )
 
-    def on_mount(self) -> None:
-        """The list is what one starts with."""
+    def action_list(self) -> None:
+        """From the line to the list."""
         self.query_one(OptionList).focus()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:

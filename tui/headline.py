@@ -29,6 +29,13 @@ def status(app: TimelineApp, width: int) -> Line:
     return [("ds4scope ", "strong"), (name, "plain"), (text, "dim"), (gap, "plain"), (doing, "evict")]
 
 
+def title(app: TimelineApp) -> str:
+    """The state of the session in a few words, for the terminal's title."""
+    scene = app.session.scene
+    parts = (app.title, requests_words(len(scene.table)), _doing(app, scene))
+    return " · ".join(part for part in parts if part)
+
+
 def _doing(app: TimelineApp, scene: Scene) -> str:
     states = []
     if app.reading:

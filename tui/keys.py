@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import os
 import tomllib
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from textual.binding import Binding
+from textual.keys import KEY_NAME_REPLACEMENTS, Keys, _character_to_key, _get_unicode_name_from_key
 
 from parser.errors import UsageError
 
@@ -94,6 +96,10 @@ APP_KEYS: Final = (
     Key("quit", "q", "quit", "leave", "quit"),
 )
 ALL_KEYS: Final = (*TIMELINE_KEYS, *MAIN_KEYS, *COMPARE_KEYS, *APP_KEYS)
+#: Keys that are alive at the same time.
+SCREENS: Final = ((*TIMELINE_KEYS, *MAIN_KEYS, *APP_KEYS), (*COMPARE_KEYS, *APP_KEYS))
+NO_KEY: Final = "none"
+_MODIFIERS: Final = frozenset({"ctrl", "shift", "alt", "super", "meta", "hyper"})
 
 
 def bindings(keys: tuple[Key, ...]) -> list[Binding]:
@@ -117,7 +123,8 @@ class Habits:
 def load_habits(path: str | None = None) -> Habits:
     """Settings of `path`, or of the default place where that file exists.
 
-    Raises UsageError where the file cannot be read, is not TOML, or names a key that does not exist.
+    Raises UsageError where the file cannot be read, is not TOML, names something that does not exist, or gives
+    one key to two things.
     """
     place = Path(path) if path else default_place()
     if path is None and not place.is_file():
@@ -152,4 +159,44 @@ def _checked(data: Mapping[str, Any], path: str) -> Habits:
     if wrong:
         hint = "known are: " + " ".join(sorted(known))
         raise UsageError("E-KEYS", f"no key is called {wrong[0]!r}", path=path, hint=hint)
-    return Habits(keys, theme if isinstance(theme, str) else None)
+    if theme is not None and not isinstance(theme, str):
+        raise UsageError("E-KEYS", 'theme needs a name, like theme = "nord"', path=path)
+    own = {name: _keys_of(text, path) for name, text in keys.items()}
+    return Habits(_with_the_rest(own, path), theme)
+
+
+def _keys_of(text: str, path: str) -> list[str]:
+    """The keys of one line by the names that Textual uses; NO_KEY alone for none."""
+    found = [_character_to_key(word) if len(word) == 1 else word for word in map(str.strip, text.split(","))]
+    for word in found:
+        *modifiers, last = word.split("+")
+        if word and not (set(modifiers) <= _MODIFIERS and _is_key(last)):
+            hint = 'as in "m", "M", "f5", "ctrl+n", "shift+left", "pageup", "plus", "slash", "comma"'
+            raise UsageError("E-KEYS", f"there is no key {word!r}", path=path, hint=hint)
+    return [word for word in found if word] or [NO_KEY]
+
+
+def _is_key(name: str) -> bool:
+    if len(name) == 1 or name in {key.value for key in Keys} | {*KEY_NAME_REPLACEMENTS.values(), NO_KEY}:
+        return True
+    try:
+        return bool(unicodedata.lookup(_get_unicode_name_from_key(name).replace("_", " ")))
+    except KeyError:
+        return False
+
+
+def _with_the_rest(own: Mapping[str, list[str]], path: str) -> dict[str, str]:
+    """A person's keys, and what is left of the others: a key that was given away does nothing else there."""
+    settled = {name: ",".join(keys) for name, keys in own.items()}
+    for screen in SCREENS:
+        taken: dict[str, str] = {}
+        for key in screen:
+            for one in own.get(key.id, ()):
+                if one != NO_KEY and taken.setdefault(one, key.id) != key.id:
+                    message = f"{one!r} is given to {taken[one]} and to {key.id}"
+                    raise UsageError("E-KEYS", message, path=path, hint="each key can do one thing")
+        for key in screen:
+            left = settled.get(key.id, key.keys).split(",")
+            if key.id not in own and any(one in taken for one in left):
+                settled[key.id] = ",".join(one for one in left if one not in taken) or NO_KEY
+    return settled

@@ -16,7 +16,8 @@ from textual.widgets import ContentSwitcher, Footer
 from parser.errors import Ds4scopeError
 from parser.sanitise import sanitise
 from tui.ask import Ask
-from tui.headline import headline, status
+from tui.dump import copy_text, save_picture
+from tui.headline import headline, status, title
 from tui.inspector import inspect
 from tui.keys import MAIN_KEYS, bindings
 from tui.moments import parse_filter, row_of_line
@@ -105,6 +106,7 @@ class MainScreen(Screen[None]):
         width = self.size.width - 2
         lines = [status(self.scope, width), headline(self.scope, width)]
         self.query_one("#top", Lines).show(lines, palette)
+        self.scope.show_title(title(self.scope))
 
     def renew_pane(self) -> None:
         """The pane that is open, for the cursor as it stands."""
@@ -265,11 +267,11 @@ class MainScreen(Screen[None]):
 
     def action_copy_screen(self) -> None:
         """Screen text to the clipboard."""
-        self.scope.copy_screen()
+        copy_text(self.scope)
 
     def action_picture(self) -> None:
         """SVG of the screen."""
-        self.scope.save_picture()
+        save_picture(self.scope)
 
     def action_filter_off(self) -> None:
         """Show all."""

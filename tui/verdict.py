@@ -26,7 +26,7 @@ def totals_lines(versus: Versus) -> list[Line]:
     """A small table: observed, this server replayed, the other policy, saved against the replay."""
     total = len(versus.numbers)
     agreed = f" · model agrees with the log on {versus.agree} of {total}"
-    other = sanitise(versus.other.name)
+    other = name_of(versus.other)
     names = ("observed", "replayed", other if len(other) <= 22 else other[:21] + "…", "saved")
     head: Line = [(f"{'':<{_WORDS}}", "plain")]
     head += [(f"{name:>{_FIGURES[number]}}", "strong") for number, name in enumerate(names)]
@@ -34,6 +34,12 @@ def totals_lines(versus: Versus) -> list[Line]:
         [(f"{len(versus.different)} of {total} requests go another way", "evict"), (agreed, "dim")]
     ]
     return [*lines, head, *(_total(versus, *row) for row in _TOTALS)]
+
+
+def name_of(side: Side) -> str:
+    """What a side is called: a plug-in without its folder."""
+    words = [word.rpartition("=") for word in side.name.split(" ")]
+    return sanitise(" ".join(f"{name}{sign}{value.rpartition('/')[2]}" for name, sign, value in words))
 
 
 def _total(versus: Versus, key: str, words: str, time: bool) -> Line:
@@ -61,7 +67,7 @@ def decision_lines(versus: Versus, number: int, width: int) -> list[Line]:
     wide = width >= 100
     room = 24 if wide else 18
     for side in (versus.observed, versus.own, versus.other):
-        name = f"{sanitise(side.name).rpartition('=')[2][:room]:<{room + 1}}"
+        name = f"{name_of(side).rpartition('=')[2][:room]:<{room + 1}}"
         served = side.served.get(number)
         lines.append([(name, "dim"), *_outcome(served, wide), *_scores(side, number, wide)])
     return lines

@@ -7,7 +7,7 @@ log never prints, and how far the model agrees with the log); `other` is the ser
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from parser.errors import Ds4scopeError, UsageError
@@ -43,12 +43,15 @@ _WORDS: Final = {
     "store=protect-incoming": "never delete the file about to be read",
     "store=clairvoyant": "knows the future: a bound",
 }
+_NAMES: Final = ("server", "scheduler", "reuse", "store", "family")
+_SWITCHES: Final = ("kv_disk", "exact_tool_replay")
+_MOST_SLOTS: Final = 256  # as many lanes as anybody looks at
 _HINT: Final = (
     "a profile (ds4-2026-09-reuse) or scheduler=lru slots=3 reuse=rewind-to-common store=FILE.py:Class"
 )
 
 
-def parse_policy(text: str) -> dict[str, str]:
+def parse_policy(text: str) -> dict[str, Any]:
     """ "ds4-2026-09-reuse scheduler=lru slots=3" -> options of `replay.configure`. Raises UsageError."""
     options: dict[str, str] = {}
     for word in text.split():
@@ -56,7 +59,32 @@ def parse_policy(text: str) -> dict[str, str]:
         options.update({name.replace("-", "_").lstrip("_"): value} if sign else _bare(word))
     if not options:
         raise UsageError("E-POLICY", "no policy is named", hint=_HINT)
-    return options
+    values = {name: _value(name, text) for name, text in options.items()}
+    return {"kv_disk": True, **values} if "kv_disk_space_mb" in values else values
+
+
+def _value(name: str, text: str) -> Any:
+    """An option as the server model takes it."""
+    if name not in _known():
+        raise UsageError("E-POLICY", f"a server has no option {name!r}", hint=_HINT)
+    if name in _NAMES or (name, text) == ("slots", "single"):
+        return text
+    if name in _SWITCHES:
+        if text not in ("on", "off"):
+            raise UsageError("E-POLICY", f"{name} is on or off, not {text!r}", hint=_HINT)
+        return text == "on"
+    if not (text.isdecimal() and len(text) < 10):
+        raise UsageError("E-POLICY", f"{name} needs a number, not {text!r}", hint=_HINT)
+    if name == "slots" and int(text) > _MOST_SLOTS:
+        raise UsageError("E-POLICY", f"at most {_MOST_SLOTS} slots can be compared", hint=_HINT)
+    return int(text)
+
+
+def _known() -> set[str]:
+    """Options that a server has."""
+    from replay.config import ServerConfig
+
+    return {"server", *(part.name for part in fields(ServerConfig))} - {"generation", "sizes"}
 
 
 def _bare(word: str) -> dict[str, str]:

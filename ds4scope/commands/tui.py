@@ -8,6 +8,7 @@ import shutil
 import stat
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,7 +33,7 @@ def register(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-f", "--follow", action="store_true", help="go on with what is appended to the log")
     parser.add_argument("--keys", metavar="FILE", help="your own keys (docs/timeline.md)")
     parser.add_argument("--theme", metavar="NAME", help="colours, e.g. textual-light, nord, gruvbox")
-    parser.add_argument("--ascii", action="store_true", help="draw with ASCII characters only")
+    parser.add_argument("--ascii", action="store_true", help="ASCII characters only")
     parser.add_argument("--no-color", action="store_true", help="no colours (as NO_COLOR)")
 
 
@@ -45,7 +46,17 @@ def run(args: argparse.Namespace) -> int:
 
     habits = load_habits(args.keys)
     with _files(args.input) as inputs:
-        return _open(args, inputs, habits)
+        code = _open(args, inputs, habits)
+    _leave(code)
+    return code
+
+
+def _leave(code: int) -> None:
+    """End the process at once where work still runs beside it: Python would take the interpreter down under
+    native code that it cannot stop."""
+    if any(thread.daemon for thread in threading.enumerate()):
+        sys.stdout.flush()
+        os._exit(code)
 
 
 def _open(args: argparse.Namespace, inputs: Sequence[str], habits: object) -> int:
@@ -53,6 +64,7 @@ def _open(args: argparse.Namespace, inputs: Sequence[str], habits: object) -> in
 
     from parser.sources import find_sources
     from tui.app import TimelineApp
+    from tui.driver import title_kept
     from tui.feed import Wanted
     from tui.glyphs import ASCII, UNICODE
     from tui.keys import Habits
@@ -66,7 +78,11 @@ def _open(args: argparse.Namespace, inputs: Sequence[str], habits: object) -> in
         habits=replace(habits, theme=args.theme or habits.theme),
         glyphs=ASCII if args.ascii or not _unicode() else UNICODE,
     )
-    app.run()
+    if app.habits.theme is not None and app.habits.theme not in app.available_themes:
+        hint = "one of " + " ".join(app.available_themes)
+        raise UsageError("E-TUI-THEME", f"no theme is called {app.habits.theme!r}", hint=hint)
+    with title_kept():
+        app.run()
     if app.failure is not None:
         raise app.failure
     return app.return_code or 0
@@ -74,14 +90,22 @@ def _open(args: argparse.Namespace, inputs: Sequence[str], habits: object) -> in
 
 def _need_terminal() -> None:
     """Raises UsageError where there is no screen to draw on (textual-serve brings its own driver)."""
+    if os.environ.get("TEXTUAL_DRIVER"):
+        return
     drawn = sys.__stderr__  # Textual draws there
-    if (drawn is None or not drawn.isatty()) and not os.environ.get("TEXTUAL_DRIVER"):
-        hint = "run it in a terminal, or use `ds4scope serve`; `ds4scope requests` prints a table"
+    hint = "run it in a terminal, or use `ds4scope serve`; `ds4scope requests` prints a table"
+    if os.environ.get("TERM") in ("dumb", "unknown"):
+        name = os.environ["TERM"]
+        raise UsageError(
+            "E-TUI-TERMINAL", f"the timeline cannot draw on this terminal (TERM={name})", hint=hint
+        )
+    if drawn is None or not drawn.isatty():
         raise UsageError("E-TUI-TERMINAL", "the timeline needs a terminal", hint=hint)
 
 
 def _unicode() -> bool:
-    return (sys.stdout.encoding or "").lower().replace("-", "") in ("utf8", "utf16", "utf32")
+    drawn = sys.__stderr__  # Textual draws there, whatever is done about standard output
+    return (getattr(drawn, "encoding", None) or "").lower().replace("-", "") in ("utf8", "utf16", "utf32")
 
 
 @contextmanager

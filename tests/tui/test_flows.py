@@ -273,6 +273,17 @@ async def test_a_policy_is_replayed_beside_the_log_and_stepped_through(opened, s
         assert app.screen is app.main
 
 
+async def test_the_servers_own_options_can_be_compared(opened, settle, fixtures):
+    """With ten times the budget nothing is deleted from disk; a plug-in is named without its folder."""
+    async with opened(fixtures / "captures/g-disk-pressure-400mb/server.log", judged=False) as (app, pilot):
+        app._compare("kv-disk-space-mb=4000")
+        await settle(app)
+        await pilot.pause(0.1)
+        versus = app.screen.versus
+        assert versus.own.outcome.totals.evictions > versus.other.outcome.totals.evictions == 0
+        await pilot.press("escape")
+
+
 async def test_scores_are_those_of_the_replays_own_decisions(opened, settle, stolen):
     async with opened(stolen) as (app, pilot):
         app._compare("scheduler=reuse-aware")
@@ -286,14 +297,36 @@ async def test_scores_are_those_of_the_replays_own_decisions(opened, settle, sto
             assert decision.scores[decision.slot] == max(known)
 
 
-@pytest.mark.parametrize("policy", ["nowhere.py:Nothing", "scheduler=none", "slots=x"])
-async def test_a_policy_that_does_not_work_says_so(opened, settle, stolen, policy):
-    async with opened(stolen) as (app, pilot):
-        app._compare(policy)
+POLICIES = (
+    *("nowhere.py:Nothing", "scheduler=none", "slots=x", "slots=0", "slots=99999999", "foo=bar", "blah", ""),
+    *("ctx=x", "ctx=1e3", "kv_disk=maybe", "server=none"),
+)
+
+
+async def test_a_policy_that_does_not_work_says_so(opened, settle, stolen):
+    async with opened(stolen, judged=False) as (app, pilot):
+        for policy in POLICIES:
+            await answer(pilot, "c", policy)
+            await settle(app)
+            await pilot.pause(0.05)
+            assert not isinstance(app.screen, Contest), policy
+            said = next(iter(app._notifications)).message
+            assert not any(word in said for word in ("Error", "invalid literal")), said
+            app.clear_notifications()
+            if app.screen is not app.main:
+                await pilot.press("escape")
+
+
+async def test_a_policy_is_typed_at_once_or_chosen_below(opened, settle, stolen):
+    async with opened(stolen, judged=False) as (app, pilot):
+        await pilot.press("c", *"slots=3", "enter")
         await settle(app)
         await pilot.pause(0.1)
-        assert app.screen is app.main
-        assert app._notifications
+        assert app.screen.versus.other.slots == 3
+        await pilot.press("escape", "c", "down", "down", "enter")
+        await settle(app)
+        await pilot.pause(0.1)
+        assert app.screen.versus.other.name == "ds4-2026-07"
 
 
 PLUGINS = """

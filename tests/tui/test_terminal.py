@@ -3,6 +3,7 @@
 A log holds model output: whatever stands in it, the terminal shows text and does nothing else.
 """
 
+import fcntl
 import os
 import pty
 import select
@@ -11,6 +12,7 @@ import signal
 import struct
 import subprocess
 import sys
+import termios
 import time
 from contextlib import suppress
 
@@ -41,15 +43,13 @@ class Terminal:
         self.raw = b""
         self.master, slave = pty.openpty()
         size = struct.pack("HHHH", 30, 100, 0, 0)
-        import fcntl
-        import termios
-
         fcntl.ioctl(slave, termios.TIOCSWINSZ, size)
         settings = os.environ | {"TERM": "xterm-256color", "COLORTERM": "truecolor"} | (env or {})
         command = command or [sys.executable, "-m", "ds4scope", "tui", *arguments]
         self.process = subprocess.Popen(
-            command, stdin=slave, stdout=slave, stderr=slave, env=settings, start_new_session=True
-        )
+            command, stdin=slave, stdout=slave, stderr=slave, env=settings, start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # a session with this as its terminal
+        )  # fmt: skip
         os.close(slave)
 
     def text(self):
@@ -117,7 +117,7 @@ def test_hostile_log_text_is_shown_and_does_nothing(terminal, tmp_path):
     assert b"\x1b]52" not in own
     assert "\u202e".encode() not in shown.raw
     assert b"\x1b[2J\x1b[H\x1b]2" not in shown.raw
-    assert "OWNED" not in (shown.screen.title or "")
+    assert shown.screen.title.startswith(r"ds4scope hostile\e]0;OWNED")  # as text, in the title that is ours
     shown.press("q")
     assert shown.ended() == 0
 
@@ -139,12 +139,56 @@ def test_a_log_from_a_pipe_is_kept_for_the_time_it_is_shown(terminal, three_chat
     """The keys come from the terminal all the same, and the raw lines can be gone back to."""
     tui = shlex.join([sys.executable, "-m", "ds4scope", "tui"])
     script = how.format(log=shlex.quote(str(three_chats)), tui=tui)
-    shown = terminal(command=["setsid", "--ctty", "--wait", "bash", "-c", script])
+    shown = terminal(command=["bash", "-c", script])
     shown.wait_for("24 requests")
     shown.press("mo")
     shown.wait_for("live kv cache miss")
     shown.press("q")
     assert shown.ended() == 0
+
+
+def test_leaving_ends_the_program_while_something_is_worked_out(terminal, three_chats):
+    shown = terminal(str(three_chats))
+    shown.wait_for("24 requests")
+    shown.press("moq")  # findings are being proven meanwhile
+    assert shown.ended() == 0
+    assert shown.raw.endswith(b"\x1b[23;2t")  # the title of before
+
+
+def test_the_title_tells_the_state_and_is_given_back(terminal, three_chats):
+    shown = terminal(str(three_chats), "-f")
+    shown.wait_for("24 requests")
+    shown.wait_for("following")
+    assert shown.screen.title.startswith("ds4scope server.log · 24 requests · ")
+    assert "following" in shown.screen.title
+    assert shown.raw.count(b"\x1b[22;2t") == 1
+    shown.press("q")
+    assert shown.ended() == 0
+
+
+@pytest.mark.parametrize("how", [("--ascii", {}), ("", {"PYTHONIOENCODING": "latin-1"})])
+def test_ascii_is_all_there_is(terminal, three_chats, how):
+    option, env = how
+    shown = terminal(*filter(None, (option, str(three_chats))), env={"NO_COLOR": "1", **env})
+    shown.wait_for("24 requests")
+    shown.wait_for("slot 0")
+    shown.wait_for("%")
+    shown.press("?")
+    shown.wait_for("What you see")
+    assert shown.raw.isascii()
+    assert "\\u" not in shown.text()
+    assert "\\x" not in shown.text()
+
+
+@pytest.mark.parametrize(("env", "args", "said"), [
+    ({"TERM": "dumb"}, (), "cannot draw on this terminal"),
+    ({}, ("--theme", "nosuch"), "no theme is called 'nosuch'"),
+])  # fmt: skip
+def test_what_cannot_be_drawn_is_said_before_the_screen_is_taken(terminal, three_chats, env, args, said):
+    shown = terminal(*args, str(three_chats), env=env)
+    shown.wait_for(said)
+    assert shown.ended() == 2
+    assert b"\x1b[?1049h" not in shown.raw
 
 
 def test_without_a_terminal_it_says_what_to_do(three_chats, capsys):
