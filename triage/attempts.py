@@ -78,6 +78,8 @@ def _follows(view: View, before: Request, request: Request) -> bool:
     limits = view.limits
     if _strangers(view, before, request):
         return False
+    if unfinished(view, before) and before.excerpt != request.excerpt:
+        return False  # the excerpt ends, not the attempt
     grown = (request.prompt_tokens or 0) - (before.prompt_tokens or 0)
     allowed = limits.unknown_reply_tokens if lost(view, before) else limits.retry_growth_tokens - 1
     if not 0 <= grown <= allowed:

@@ -6,10 +6,14 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Final
 
 from triage.episodes import Episode
 from triage.turns import Alternation, Return, alternations, followed
 from triage.view import View
+
+#: so many requests before one are looked at for those that still run
+_NEAR: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,3 +171,13 @@ def opens_again(episode: Episode, view: View) -> bool:
     openings: list[tuple[int, int]] = view.memo["openings"]
     end = bisect_left(openings, (episode.request.request, 0))
     return any(abs(p - prompt) <= max(64, prompt * 0.03) for _, p in openings[max(0, end - 200) : end])
+
+
+def running_beside(view: View, episode: Episode) -> int:
+    """Requests of its run that began before its miss and went on behind it: their slots were busy."""
+    miss, own = episode.miss, episode.request
+    if miss is None or not view.requests:
+        return 0
+    place = own.request - view.requests[0].request
+    near = [r for r in view.requests[max(0, place - _NEAR) : max(0, place)] if r.run == own.run and r.events]
+    return sum(min(r.events) < miss.seq < max(r.events) for r in near)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from triage.episodes import Episode
-from triage.setting import Setting, Trigger, instructions_end, opens_again, setting_of
+from triage.setting import Setting, Trigger, instructions_end, opens_again, running_beside, setting_of
 from triage.turns import Alternation, goes_unmissed
 from triage.view import View
 
@@ -179,6 +179,8 @@ def _taking_turns(episode: Episode, group: Alternation, setting: Setting) -> Tri
             ("side-calls-on-one-slot", "too-few-slots"),
         )
     if _all_taken(episode, setting) and (group.conversations > (slots or 2) or episode.of("slot_evicting")):
+        return _too_few(episode, group, setting)
+    if slots is not None and running_beside(view, episode) >= slots - 1:
         return _too_few(episode, group, setting)
     sure = setting.used_slots.get(episode.request.run, 9) < (slots or 2)
     return Trigger(

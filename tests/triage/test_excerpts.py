@@ -188,3 +188,10 @@ def test_the_time_of_a_runner_does_not_mix_with_the_servers_own(judge):
     report = judge(RUNNER.format(*own) + ISO[1] + "ds4: Metal device M5, 128.00 GiB RAM\n", "input.log")
     assert "host-suspended" not in [f.mechanism for f in report.findings]
     assert report.input["first_stamp"] == "0916 00:00:10"
+
+
+def test_two_pieces_of_a_night_are_neither_sleep_nor_retries(found):
+    chunk = "{} ds4-server: chat ctx=0..70000:70000 prefill chunk {}/70000 (9.0%) chunk=200.00 t/s avg=200.00 t/s {}s\n"
+    evening, morning = chunk.format("0812 23:00:00", 4096, 20.48), chunk.format("0813 07:00:00", 8192, 40.96)
+    ids = found(f"evening\n```\n{evening}```\nmorning\n```\n{morning}```\n")
+    assert not {"retry-storm", "host-suspended", "prefill-stall"} & set(ids)

@@ -211,3 +211,31 @@ def test_a_new_chat_of_the_same_size(judge):
     )
     assert [f.mechanism for f in report.findings] == ["unrelated-prompt"]
     assert report.findings[0].quantities["prefill_seconds"] == 66.4
+
+
+def test_a_switch_while_the_other_slot_works_is_a_shortage(found):
+    """4.1: the second slot is busy at that moment, so nothing was stolen."""
+    text = (
+        START_2
+        + """
+0901 10:10:00 ds4-server: chat ctx=0..50000:50000 TOOLS prompt start
+0901 10:10:05 ds4-server: live kv cache miss live=21010 prompt=18000 common=5030 reason=token-mismatch
+0901 10:10:06 ds4-server: kv cache stored tokens=21010 trimmed=0 reason=evict key=token-text size=299.00 MiB save=120.0 ms
+0901 10:10:06 ds4-server: chat ctx=0..18000:18000 TOOLS prompt start
+0901 10:13:30 ds4-server: chat ctx=0..18000:18000 TOOLS prompt done 203.000s
+0901 10:13:40 ds4-server: chat ctx=0..18000:18000 gen=100 TOOLS finish=stop 213.000s
+{busy}0901 10:14:00 ds4-server: live kv cache miss live=18100 prompt=21300 common=5030 reason=token-mismatch
+0901 10:14:01 ds4-server: kv cache stored tokens=18100 trimmed=0 reason=evict key=token-text size=261.00 MiB save=110.0 ms
+0901 10:14:01 ds4-server: kv cache hit text tokens=21010 text=90000 quant=2 key=token-text load=120.0 ms file=/kv/a.kv
+0901 10:14:01 ds4-server: chat ctx=21010..21300:290 TOOLS prompt start
+0901 10:14:09 ds4-server: chat ctx=21010..21300:290 TOOLS prompt done 7.600s
+{late}"""
+    )
+    done = "0901 10:1{}:10 ds4-server: chat ctx=0..50000:50000 TOOLS prompt done {}.000s\n"
+    assert found(text.format(busy="", late=done.format(5, 309)), "server.log")[0] == "too-few-slots"
+    free = found(
+        text.format(busy=done.format(0, 2), late="").replace(
+            "10:10:00 ds4-server: chat", "10:09:00 ds4-server: chat"
+        )
+    )
+    assert "too-few-slots" not in free[:1]
