@@ -71,7 +71,11 @@ class TextPane(ScrollView, can_focus=True):
 
     BINDINGS: ClassVar[list[BindingType]] = [*_UP_DOWN]
     ALLOW_SELECT = False
-    DEFAULT_CSS = "TextPane { height: 1fr; padding: 0 1; overflow-x: hidden; scrollbar-size-vertical: 1; }"
+    DEFAULT_CSS = """
+    TextPane {
+        height: 1fr; padding: 0 1; overflow-x: hidden; scrollbar-size-vertical: 1; scrollbar-gutter: stable;
+    }
+    """
 
     def __init__(self, id: str) -> None:
         super().__init__(id=id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from parser.sanitise import sanitise
@@ -18,6 +19,7 @@ _TOTALS: Final = (
     ("latency_s_sum", "time waited for answers", True),
 )
 
+_SEAM: Final = re.compile(r"^(scheduler|reuse|store)=")
 _WORDS: Final = 24
 _FIGURES: Final = (10, 10, 23, 10)
 
@@ -67,7 +69,7 @@ def decision_lines(versus: Versus, number: int, width: int) -> list[Line]:
     wide = width >= 100
     room = 24 if wide else 18
     for side in (versus.observed, versus.own, versus.other):
-        name = f"{name_of(side).rpartition('=')[2][:room]:<{room + 1}}"
+        name = f"{_SEAM.sub('', name_of(side))[:room]:<{room + 1}}"
         served = side.served.get(number)
         lines.append([(name, "dim"), *_outcome(served, wide), *_scores(side, number, wide)])
     return lines

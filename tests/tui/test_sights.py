@@ -75,3 +75,14 @@ async def test_the_slots_are_those_of_the_largest_process(opened, fixtures):
     async with opened(fixtures / "captures/h-sigterm-busy/server.log", judged=False) as (app, _):
         assert "2 slots" in screen_text(app.screen).splitlines()[0]
         assert [lane.name for lane in app.session.scene.lanes] == ["slot 0", "slot 1"]
+
+
+async def test_nothing_of_a_request_is_hidden_behind_the_scrollbar(opened, three_chats):
+    async with opened(three_chats, size=(144, 36), judged=False) as (app, pilot):
+        app.session.choose(15)
+        await pilot.press("enter")
+        await pilot.pause()
+        pane = app.main.query_one("#request")
+        assert pane.show_vertical_scrollbar
+        room = pane.scrollable_content_region.width
+        assert all(strip.cell_length <= room for strip in pane._strips)
