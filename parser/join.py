@@ -178,10 +178,19 @@ class Joiner:
         """A line of a request whose `prompt start` is not in the input: a row with nulls."""
         opened = self._open(event, at, span)
         opened.unprinted = True
-        if (self.serial or self.near) and span:
-            cached = max(0, span[1] - span[2])
-            opened.episode = self.pending.claim(cached, span[1], serial=self.serial, near=self.near)
+        self._claim_late(opened)
         return opened
+
+    def _claim_late(self, opened: Open) -> None:
+        """What waits for a `prompt start` that is not in the input, as soon as another line tells the numbers."""
+        if not opened.unprinted or opened.episode is not None:
+            return
+        if opened.span is not None:
+            _, prompt, new = opened.span
+            cached = max(0, prompt - new)
+            opened.episode = self.pending.claim(cached, prompt, serial=self.serial, near=self.near)
+        elif opened.row.prompt_tokens is not None:
+            opened.episode = self.pending.claim_prompt(opened.row.prompt_tokens)
 
     # -- disk ----------------------------------------------------------------------------------------
 
@@ -291,6 +300,7 @@ class Joiner:
         if opened is None:
             opened = self._unprinted(event, at, None)
             opened.row.prompt_tokens = prompt
+            self._claim_late(opened)
         with_decode(opened, event, at)
 
     def _finish(self, event: Event, at: float | None) -> None:
@@ -298,6 +308,7 @@ class Joiner:
         opened = self.opens.finishing(span, event, at) or self._guess(span)
         if opened is None:
             opened = self._unprinted(event, at, span)
+        self._claim_late(opened)
         self._absorb(opened)
         self.opens.settle_decode(opened, event.get("gen"))
         opened.touch(event, at)

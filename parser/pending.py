@@ -115,6 +115,21 @@ class Pending:
             return None
         return self._by_note(cached, prompt) or self._by_numbers(cached, prompt, serial, near)
 
+    def claim_prompt(self, prompt: int) -> Episode | None:
+        """The miss of exactly this prompt, with the load that follows it, for a request of which only P is known."""
+        episode = next((e for e in self.episodes if e.note is None and e.prompt == prompt), None)
+        if episode is None:
+            return None
+        self.episodes.remove(episode)
+        later = min(
+            (e.events[0].seq for e in self.episodes if e.events[0].seq > episode.events[0].seq), default=None
+        )
+        behind = [h for h in self.hits if h.seq > episode.events[0].seq and (later is None or h.seq < later)]
+        if behind and episode.hit is None:
+            episode.hit = episode.add(behind[0])
+            self.hits.remove(behind[0])
+        return episode
+
     def lone(self, prompt: int) -> bool:
         """Nothing waits but one load, and perhaps the miss of exactly this prompt."""
         return len(self.hits) <= 1 and [e.prompt for e in self.episodes] in ([], [prompt])

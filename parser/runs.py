@@ -121,7 +121,8 @@ class Runs:
         """A line of the present run that neither starts nor stops it."""
         run = self.all[-1]
         run.last_line, run.last_seq = event.line, event.seq
-        run.serving = run.serving or event.kind in _SERVING
+        first = event.kind == "kv_hit" and not run.starts  # a thread may load before the start lines are out
+        run.serving = run.serving or (event.kind in _SERVING and not first)
         run.misses += event.kind == "live_miss"
 
     def _restarts(self, event: Event) -> bool:

@@ -45,12 +45,14 @@ _WRAPPERS: Final = rf"{_QUOTES}(?:(?:{_ELEMENTS})(?:[ \t]+{_QUOTES}|$)){{0,6}}"
 _GREP: Final = r"(?:[^ :]{1,200}[:-])?[0-9]{1,9}[:-]|[^ :]{1,200}\.[A-Za-z]{1,5}(?:\.[0-9]{1,3})?[:-]"
 _PROGRAM: Final = r"(ds4-server|ds4-agent)(?:\[[0-9]+\])?:[ \t]+"
 
-#: Groups: stamp and program of a fully stamped line; of a line with a clock only; program alone.
+#: Groups: stamp and program of a fully stamped line; of a line with a clock only; program alone; none of them.
+#: The last group says nothing: without it Rust's engine takes the wrappers, in which all ways begin, out of the
+#: brackets, and then a wrapper that could be a stamp is never tried as one.
 HEAD: Final = (
     rf"^(?:{_WRAPPERS}(?:{_CLOCK} )?(?:{_GREP})?\[?({_FULL})\]?[ \t]+(?:{_PROGRAM})?"
     rf"|{_WRAPPERS}(?:{_GREP})?\[?({_CLOCK})\]?[ \t]+(?:{_PROGRAM})?"
     rf"|{_WRAPPERS}(?:{_GREP})?{_PROGRAM}"
-    rf"|{_WRAPPERS})"
+    rf"|({_WRAPPERS}))"
 )
 #: What may stand in front of a plain head
 FRONT: Final = rf"^{_WRAPPERS}(?:{_CLOCK} )?(?:{_GREP})?$"
@@ -74,7 +76,7 @@ def unwrap(text: str) -> tuple[str | None, str | None, str]:
     """(stamp, program, message) of one uncoloured line."""
     found = _head.match(text)
     assert found is not None  # the last alternative may be empty
-    full, program, clock, clock_program, bare_program = found.groups()
+    full, program, clock, clock_program, bare_program, _ = found.groups()
     return full or clock, program or clock_program or bare_program, text[found.end() :]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from parser.reading import read
 BATCHED = "context buffers 1739.75 MiB (ctx=65536, backend=metal, prefill_chunk=4096, raw_kv_rows=4352, compressed_kv_rows=16386)\nbatched mode enabled resident_sessions={n} prefill_quantum=2048 mixed_prefill_quantum=128 decode_coalesce_us=2000\nlistening on http://127.0.0.1:8000"
 SINGLE = "tracing session to /tmp/trace\nlistening on http://127.0.0.1:8000"
 THREE_SLOTS = BATCHED.format(n=3)
+CAPTURES = Path(__file__).parents[2] / "fixtures" / "captures"
 FILE = "/kv/{:040x}.kv"
 
 
@@ -403,3 +405,45 @@ def test_a_log_of_starts_alone_does_not_hold_them_all_open():
     assert len(joiner.opens) == 256
     joiner.end_run()
     assert [opened.row.prompt_tokens for opened in joiner.closed] == [number + 5 for number in range(300)]
+
+
+def test_a_log_without_its_start_lines_has_the_same_requests(tmp_path):
+    """People filter: chunk lines, `prompt start` and `prompt done` are gone, what they began is not."""
+    whole = CAPTURES / "d-3conv-2slots" / "server.log"
+    cut = tmp_path / "server.log"
+    gone = (" prompt start", " prompt done", " prefill chunk ")
+    kept = [line for line in whole.read_text().splitlines() if not any(word in line for word in gone)]
+    cut.write_text("\n".join(kept) + "\n")
+
+    def told(path):
+        return sorted(
+            (r.prompt_tokens, r.cached_tokens, r.generated_tokens, r.common, r.disk_hit_tokens or None)
+            for r in read([str(path)]).requests
+            if r.finish
+        )
+
+    assert told(cut) == told(whole)
+    assert len(read([str(cut)]).requests) == len(read([str(whole)]).requests)
+
+
+def test_a_decoding_line_alone_belongs_to_the_miss_of_exactly_its_prompt(tmp_path):
+    other, missed = rows(
+        tmp_path,
+        f"""
+        live kv cache miss live=1486 prompt=1981 common=1090 reason=token-mismatch
+        kv cache stored tokens=1486 trimmed=0 reason=evict key=token-text size=42.35 MiB save=6.1 ms
+        kv cache hit text tokens=1588 text=8781 quant=2 key=token-text load=12.6 ms file={FILE.format(1)}
+        chat ctx=0..1593:1593 gen=77 finish=stop 0.558s
+        chat ctx=1981..2031:50 gen=50 decoding chunk=449.38 t/s avg=449.38 t/s 0.111s
+        """,
+    )
+    assert (other.prompt_tokens, other.common, other.disk_hit_tokens) == (1593, None, None)
+    assert (missed.prompt_tokens, missed.common, missed.disk_hit_tokens) == (1981, 1090, 1588)
+
+
+def test_a_load_before_the_start_lines_is_of_the_process_that_they_begin(tmp_path):
+    hit = (
+        f"kv cache hit text tokens=20480 text=84903 quant=2 key=token-text load=69.5 ms file={FILE.format(1)}"
+    )
+    (row,) = rows(tmp_path, "chat ctx=20480..74210:53730 TOOLS prompt start", start=f"{hit}\n{THREE_SLOTS}")
+    assert (row.source, row.cached_tokens) == ("disk-text", 20480)

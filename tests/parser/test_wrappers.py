@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from parser.events import parse_line, read_events
@@ -152,6 +152,7 @@ def test_one_expression_serves_a_line_and_a_column():
 
 
 @settings(max_examples=200)
+@example(["[", "10:00:01 ", "x", "]"])
 @given(
     st.lists(
         st.sampled_from(
