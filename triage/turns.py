@@ -19,6 +19,8 @@ from triage.view import View
 #: a prompt that returns is at most this much longer than the state it continues (tokens, share)
 _RETURN_TOKENS: Final = 4096
 _RETURN_SHARE: Final = 0.35
+#: new text of a usual turn, tokens
+_NEXT_TURN: Final = 2048
 #: the longest reply that is believed between a prompt and the live length it left
 _REPLY: Final = 16_384
 
@@ -192,7 +194,8 @@ def returns_by_length(members: Sequence[Episode]) -> list[Return]:
     """P extends a state pushed out two or more turns ago, after a prompt of another size took the slot.
 
     One growing conversation also extends every earlier length; so a return counts only where the turn in
-    between was a drop (its P below the L it pushed out, or below the prompt before it), or it is one itself.
+    between was a drop (its P below the L it pushed out, or below the prompt before it), or it is one itself; one
+    that drops to just above the state pushed out needs no other to prove it.
     """
     found: list[Return] = []
     big = False
@@ -205,10 +208,13 @@ def returns_by_length(members: Sequence[Episode]) -> list[Return]:
                 continue
             if not (_extends(prompt, earlier.live) or _repeats(prompt, earlier)):
                 continue
-            fell = _fell(earlier) or (1 if _fell(episode) == 1 else 0)
-            if not fell or (fell == 2 and live > 0.9 * prompt):
+            fell, own = _fell(earlier), _fell(episode)
+            dropped = not fell and own == 2 and 0 <= prompt - earlier.live <= _NEXT_TURN
+            if not dropped and not (fell or own == 1):
                 continue
-            big = big or fell == 2
+            if fell == 2 and live > 0.9 * prompt:
+                continue
+            big = big or fell == 2 or dropped
             found.append(Return(episode, earlier, "length"))
             break
     return found if big or len(found) > 1 else []

@@ -239,3 +239,23 @@ def test_a_switch_while_the_other_slot_works_is_a_shortage(found):
         )
     )
     assert "too-few-slots" not in free[:1]
+
+
+TWO_TALKS = (
+    START_1
+    + """
+0824 08:00:00 ds4-server: chat ctx=0..29000:29000 TOOLS prompt start
+0824 08:01:40 ds4-server: chat ctx=0..29000:29000 TOOLS prompt done 99.000s
+0824 08:01:50 ds4-server: chat ctx=0..29000:29000 gen=200 TOOLS finish=stop 109.000s
+0824 12:00:00 ds4-server: live kv cache miss live=29200 prompt=33000 common=8123 reason=token-mismatch
+0824 12:00:00 ds4-server: chat ctx=0..33000:33000 TOOLS prompt start
+0824 12:02:05 ds4-server: chat ctx=0..33000:33000 gen=210 TOOLS finish=stop 124.000s
+0824 13:00:00 ds4-server: live kv cache miss live=33210 prompt={prompt} common=8123 reason=token-mismatch
+0824 13:00:00 ds4-server: chat ctx=0..{prompt}:{prompt} TOOLS prompt start
+"""
+)
+
+
+def test_a_prompt_that_drops_to_just_above_the_state_pushed_out_is_its_owner(found):
+    assert found(TWO_TALKS.format(prompt=29400))[0] == "too-few-slots"
+    assert "too-few-slots" not in found(TWO_TALKS.format(prompt=24000))
