@@ -11,7 +11,7 @@ from parser.errors import InputError
 from parser.hearsay import Hearsay
 from parser.opens import Open
 from parser.request import Request
-from parser.rows import file_name
+from parser.rows import file_name, reuse
 from parser.sources import find_sources, iter_blocks
 from parser.trace import TraceRequest, set_key
 
@@ -41,8 +41,9 @@ class Traces:
 
     @property
     def year(self) -> int | None:
-        """The year that the first header prints."""
-        return int(self.records[0].when[:4]) if self.records else None
+        """The year that the first header prints; None for one that no server can have run in."""
+        year = int(self.records[0].when[:4]) if self.records else 0
+        return year if 1970 <= year < 9000 else None
 
     def take(self, opened: Open) -> TraceRequest | None:
         """The record of a request: equal C and P, the same second, the same live length and common prefix."""
@@ -133,34 +134,64 @@ def read_usage(paths: Iterable[str], *, max_bytes: int | None = None) -> list[Ma
 
 
 def usage_numbers(record: Mapping[str, Any]) -> tuple[int | None, int | None, int | None]:
-    """(P, C, generated) of a usage record (log-formats 9)."""
+    """(P, C, generated) of a usage record (log-formats 9); None for what is missing or no number of tokens."""
     usage = record["usage"]
     if "prompt_tokens" in usage:
-        details = usage.get("prompt_tokens_details") or {}
-        return usage.get("prompt_tokens"), details.get("cached_tokens"), usage.get("completion_tokens")
+        cached = _tokens(usage.get("prompt_tokens_details"), "cached_tokens")
+        return _tokens(usage, "prompt_tokens"), cached, _tokens(usage, "completion_tokens")
+    generated = _tokens(usage, "output_tokens")
     if "cache_read_input_tokens" in usage:
-        read, written = (
-            usage.get("cache_read_input_tokens") or 0,
-            usage.get("cache_creation_input_tokens") or 0,
-        )
-        return (usage.get("input_tokens") or 0) + read + written, read, usage.get("output_tokens")
-    details = usage.get("input_tokens_details") or {}
-    return usage.get("input_tokens"), details.get("cached_tokens"), usage.get("output_tokens")
+        read = _tokens(usage, "cache_read_input_tokens") or 0
+        written = _tokens(usage, "cache_creation_input_tokens") or 0
+        return (_tokens(usage, "input_tokens") or 0) + read + written, read, generated
+    cached = _tokens(usage.get("input_tokens_details"), "cached_tokens")
+    return _tokens(usage, "input_tokens"), cached, generated
+
+
+def _tokens(holder: Any, name: str) -> int | None:
+    value = holder.get(name) if isinstance(holder, Mapping) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+Numbers = tuple[int | None, int | None, int | None]
 
 
 class Usage:
-    """Usage records of all clients; each is given once, in order, by equal P, C and generated tokens."""
+    """Usage records of all clients; each is given once, in order, by equal P, C and generated tokens.
+
+    What the log does not say of a request is taken from the record of that P, where all that fit say the same.
+    """
 
     def __init__(self, records: Sequence[Mapping[str, Any]]) -> None:
-        self._left: dict[tuple[int | None, ...], list[Mapping[str, Any]]] = defaultdict(list)
-        for record in reversed(records):
-            self._left[usage_numbers(record)].append(record)
+        self._left: dict[int | None, list[tuple[Numbers, Mapping[str, Any]]]] = defaultdict(list)
+        for record in records:
+            numbers = usage_numbers(record)
+            self._left[numbers[0]].append((numbers, record))
 
     def match(self, requests: Iterable[Request]) -> dict[int, Mapping[str, Any]]:
-        """Usage record by request number."""
+        """Usage record by request number; fills in what these rows do not know."""
         found = {}
         for row in requests:
-            fits = self._left.get((row.prompt_tokens, row.cached_tokens, row.generated_tokens))
-            if fits and row.prompt_tokens is not None:
-                found[row.request] = fits.pop()
+            left = self._left.get(row.prompt_tokens, []) if row.prompt_tokens is not None else []
+            known = (row.prompt_tokens, row.cached_tokens, row.generated_tokens)
+            fits = [one for one in left if _agree(one[0], known)]
+            if fits and len({numbers for numbers, _ in fits}) == 1:
+                left.remove(fits[0])
+                _fill(row, fits[0][0])
+                found[row.request] = fits[0][1]
         return found
+
+
+def _agree(said: Numbers, known: Numbers) -> bool:
+    return all(one is None or other in (one, None) for one, other in zip(said, known, strict=True))
+
+
+def _fill(row: Request, said: Numbers) -> None:
+    prompt, cached, generated = said
+    if row.cached_tokens is None and cached is not None and prompt is not None:
+        row.cached_tokens, row.prefilled_tokens = cached, max(0, prompt - cached)
+        row.why["cached_tokens"] = "the client's usage says so"
+        reuse(row)
+    if row.generated_tokens is None and generated is not None:
+        row.generated_tokens = generated
+        row.why["generated_tokens"] = "the client's usage says so"

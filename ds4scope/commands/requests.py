@@ -17,7 +17,12 @@ def register(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("input", nargs="+", metavar="INPUT", help="log or report: files, a directory, or -")
     parser.add_argument("--trace", action="append", default=[], metavar="F", help="--trace file (repeatable)")
     parser.add_argument(
-        "--clients", action="append", default=[], metavar="F", help="clients' usage, JSON lines (repeatable)"
+        "--client",
+        dest="clients",
+        action="append",
+        default=[],
+        metavar="F",
+        help="clients' usage, JSON lines (repeatable)",
     )
     add_arguments(parser)
     parser.add_argument(
