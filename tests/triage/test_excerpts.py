@@ -195,3 +195,12 @@ def test_two_pieces_of_a_night_are_neither_sleep_nor_retries(found):
     evening, morning = chunk.format("0812 23:00:00", 4096, 20.48), chunk.format("0813 07:00:00", 8192, 40.96)
     ids = found(f"evening\n```\n{evening}```\nmorning\n```\n{morning}```\n")
     assert not {"retry-storm", "host-suspended", "prefill-stall"} & set(ids)
+
+
+def test_attempts_that_each_find_the_same_state_are_a_storm(found):
+    miss = "0814 12:0{0}:00 ds4-server: live kv cache miss live=61470 prompt=70120 common=61441 reason=token-mismatch\n"
+    attempts = loop((70120, 70120, 70120)).splitlines(keepends=True)
+    text = "".join(miss.format(n) + "".join(attempts[2 * n : 2 * n + 2]) for n in range(3))
+    ids = found(text)
+    assert ids[0] == "poisoned-checkpoint"
+    assert "retry-storm" in ids

@@ -17,17 +17,19 @@ def _storms(view: View) -> Iterator[list[Request]]:
     """Three or more attempts (two, if the first failed or lost its client), at least one of them in vain.
 
     The last attempt may merely be cut off by the end of the input; and prompts that each part early from the
-    state of another session are sessions, no attempts.
+    state of another session (which the one before left) are sessions, no attempts.
     """
     apart = {
-        e.request.request for e in view.misses if e.common is not None and e.common < (e.prompt or 0) - 64
+        e.request.request: e.live
+        for e in view.misses
+        if e.common is not None and e.common < (e.prompt or 0) - 64
     }
     for chain in chains(view):
         needed = 2 if lost(view, chain[0]) else view.limits.retry_attempts
         in_vain = [r for r in chain[:-1] if lost(view, r)] or [
             r for r in chain[-1:] if r.error or r.client_gone
         ]
-        sessions = sum(r.request in apart for r in chain) > 1
+        sessions = len({apart[r.request] for r in chain if r.request in apart}) > 1
         told = any(r.error or r.client_gone for r in chain)
         if len(chain) >= needed and in_vain and (told or not sessions):
             yield chain
