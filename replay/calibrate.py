@@ -9,7 +9,7 @@ when the request came. Nothing else of the log is in it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from replay.config import ServerConfig
 from replay.decisions import Answered, Decision
@@ -18,32 +18,61 @@ from replay.server import replay
 from replay.workload import Asked, Workload
 
 _ROUNDS = 4
+#: stamps are whole seconds: by no more, nor by more than this share of its pause, may an arrival move so that the
+#: order of the log's lines is kept
+_STAMP_S, _PAUSE_SHARE = 1.0, 0.1
 #: at least so far apart stay two arrivals of which one was moved
 _APART = 1e-5
 
 
+@dataclass(frozen=True, slots=True)
+class Order:
+    """By request number, of those shortly before it: which had ended when it came, and which still ran, by the order
+    of the log's lines."""
+
+    over: Mapping[int, Sequence[int]]
+    beside: Mapping[int, Sequence[int]]
+
+
 def calibrated(
-    workload: Workload, configs: Sequence[ServerConfig], costs: Costs, came: Mapping[int, float]
+    workload: Workload, configs: Sequence[ServerConfig], costs: Costs, came: Mapping[int, float], order: Order
 ) -> Workload:
     """The workload with think times so that request `k` comes at `came[k]` (seconds, by number); where the model
-    answers what it waited for later than that, it comes at once."""
+    answers what it waited for later than that, it comes at once, and where it ends others a little sooner or later
+    than `order` allows, just before or after that."""
     came = dict(came)
     admit = {asked.request: costs.admit_s(asked.prompt_tokens) for asked in workload.requests}
     answered: dict[int, float] = {}
     for _ in range(_ROUNDS):
         answered = _answered(workload, configs, costs, came)
-        later = _later(workload, answered, came, admit)
+        waits = {asked.request: answered.get(asked.after or 0, 0.0) for asked in workload.requests}
+        kept = {
+            number: _in_order(number, at + admit[number], waits, answered, order) - admit[number]
+            for number, at in came.items()
+        }
+        later = _later(waits, kept, admit)
         if later == came:
             break
         came = later
     return replace(workload, requests=tuple(_retimed(asked, answered, came) for asked in workload.requests))
 
 
+def _in_order(
+    number: int, at: float, waits: Mapping[int, float], answered: Mapping[int, float], order: Order
+) -> float:
+    """When it comes to the queue, moved a little where the ends of others would be on its other side."""
+    room = min(_STAMP_S, _PAUSE_SHARE * (at - waits.get(number, 0.0)))
+    ends = [answered.get(other, 0.0) for other in order.over.get(number, ())]
+    after = max((end + _APART for end in ends if at <= end < at + room), default=at)
+    ends = [answered.get(other, at + 1.0) for other in order.beside.get(number, ())]
+    before = min((end - 2 * _APART for end in ends if at - room < end <= at), default=at)
+    return after if before == at else before if after == at else at
+
+
 def _later(
-    workload: Workload, answered: Mapping[int, float], came: Mapping[int, float], admit: Mapping[int, float]
+    waits: Mapping[int, float], came: Mapping[int, float], admit: Mapping[int, float]
 ) -> dict[int, float]:
     """Arrivals no earlier than the answers they wait for, in the order in which they come to the queue."""
-    waits = {asked.request: answered.get(asked.after or 0, 0.0) for asked in workload.requests}
     queued = {number: at + admit.get(number, 0.0) for number, at in came.items()}
     found: dict[int, float] = {}
     last, latest = float("-inf"), float("-inf")

@@ -16,7 +16,7 @@ from replay.anchors import anchors
 from replay.arrivals import Arrivals, arrivals
 from replay.asking import Parts, asked
 from replay.before import from_before
-from replay.calibrate import calibrated
+from replay.calibrate import Order, calibrated
 from replay.configure import configs_of
 from replay.costs import FittedCosts
 from replay.defaults import Defaults
@@ -35,6 +35,8 @@ from replay.workload import Workload
 
 #: times that defaults are chosen anew
 _ROUNDS = 6
+#: requests so far back may still run when one comes
+_NEAR = 8
 
 
 @dataclass(slots=True)
@@ -81,9 +83,8 @@ def extract(reading: Reading) -> Extraction:
     notes = (*workload.notes, *notes_of_before(len(assumed), files))
     workload = replace(workload, files=files, notes=notes)
     if any(times.spans.overlap(i - 1, i) for i in range(1, len(times.start))) or any(times.queued):
-        workload = calibrated(
-            workload, configs_of(reading, {}, workload), costs, _came(evidence, times, later)
-        )
+        came, order = _came(evidence, times, later), _order(evidence, times)
+        workload = calibrated(workload, configs_of(reading, {}, workload), costs, came, order)
     return Extraction(workload, costs, evidence, solution, times, assumed)
 
 
@@ -92,6 +93,19 @@ def _came(evidence: Evidence, times: Arrivals, later: float) -> dict[int, float]
     known = {r.request: at for r, at in zip(evidence.requests, times.arrival, strict=True) if at is not None}
     first = min(known.values(), default=0.0)
     return {number: later + at - first for number, at in known.items()}
+
+
+def _order(evidence: Evidence, times: Arrivals) -> Order:
+    """Which of the requests shortly before had ended when each came; nothing of one that queued."""
+    number = [request.request for request in evidence.requests]
+    first, last = times.spans.first, times.spans.last
+    over: dict[int, list[int]] = {}
+    beside: dict[int, list[int]] = {}
+    for index, queued in enumerate(times.queued):
+        near = () if queued else range(max(0, index - _NEAR), index)
+        over[number[index]] = [number[i] for i in near if last[i] < first[index]]
+        beside[number[index]] = [number[i] for i in near if last[i] > first[index] > first[i]]
+    return Order(over, beside)
 
 
 def _solved(evidence: Evidence) -> tuple[Solution, Defaults]:

@@ -90,12 +90,15 @@ class _Seen(NamedTuple):
 
 
 def _stamped(out: Spans, seen: Iterable[_Seen]) -> None:
-    """Each line was printed in the second of its stamp; one that contradicts the rest is left out (the clock was set)."""
-    for (_, index, after), stamp in seen:
+    """Each line was printed in the second of its stamp; one that contradicts the rest is left out (the clock was set).
+    Between `prompt done` and the first token there may be more time than any line says, so decoding lines only tell the
+    latest start."""
+    for (seq, index, after), stamp in seen:
         low, high = out.low[index], out.high[index]
         if stamp is None or low is None or high is None:
             continue
-        low, high = max(low, stamp - after - _LATE), min(high, stamp + 1.0 - after)
+        early = stamp - after - _LATE if seq < out.prefilled[index] else low
+        low, high = max(low, early), min(high, stamp + 1.0 - after)
         if low <= high:
             out.low[index], out.high[index] = low, high
 

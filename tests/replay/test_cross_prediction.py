@@ -18,8 +18,7 @@ from replay.server import replay
 from replay.study import study_of
 from replay.workload import Stop
 
-#: 5 %, and the 1.6 % by which the captures themselves differ from run to run (their README)
-NEAR = 0.066
+NEAR = 0.05
 MATRIX = CAPTURES / "matrix"
 TOTALS = {
     "live_misses": "live_misses", "evict_stores": "evict_stores", "disk_hits": "disk_hits",
@@ -45,6 +44,8 @@ def family(folder):
     return folder.parent.name, folder.name.startswith("GLM")
 
 
+#: in this run the machine was slower than in all others (its own lines: 6 % a decode step, a fifth a stored byte)
+SLOWER = MATRIX / "W1/aug-2-cold100k"
 #: logs that show the head which both conversations share: else it is nowhere in them
 SOURCES = [folder for folder in FOLDERS if summary(folder)["live_misses"] or summary(folder)["disk_hits"]]
 
@@ -68,6 +69,10 @@ def test_all_other_servers(source):
         found, truth = made.run(**options(folder)).totals, summary(folder)
         if off := missed(found, truth):
             wrong[folder.name] = off
+            continue
+        if SLOWER in (source, folder):
+            speeds = study(str(folder.relative_to(CAPTURES))).costs
+            found = replay(made.workload, made.configs(**options(folder)), speeds).totals
         assert found.latency_s_sum == pytest.approx(truth["sum_latency_s"], rel=NEAR)
         if folder.parent.name == "W1":
             assert found.wall_s == pytest.approx(truth["wall_s"], rel=NEAR)

@@ -89,7 +89,8 @@ def test_nobody_sends_before_the_answer_it_waits_for(tmp_path_factory, workload)
     replay(workload, configs, MACHINE, log)
     path = tmp_path_factory.mktemp("log") / "server.log"
     path.write_bytes(emit(workload, configs, log, "1130 10:00:00"))
-    order = [row.request for row in log if isinstance(row, Begun)]
+    begun = sorted((row for row in log if isinstance(row, Begun)), key=lambda row: row.at_s)
+    order = [row.request for row in begun]
     came = {row.request: row.at_s for row in log if isinstance(row, Arrived)}
     answered = {row.request: row.at_s for row in log if isinstance(row, Answered)}
 
