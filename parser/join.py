@@ -142,7 +142,7 @@ class Joiner:
         episode = None
         if span is not None and cached is not None:
             alone = self.serial or (self.near and not self.opens.all and self.pending.lone(span[1]))
-            episode = self.pending.claim(max(0, cached), span[1], serial=alone, near=self.near)
+            episode = self.pending.claim(max(0, cached), span[1], serial=alone, near=self.near, seq=event.seq)
             episode = self._exact_miss(span[1], episode)
         if self.serial:
             self._flush()

@@ -105,15 +105,17 @@ class Pending:
 
     # -- a prompt start takes them -----------------------------------------------------------------
 
-    def claim(self, cached: int, prompt: int, *, serial: bool, near: bool = False) -> Episode | None:
+    def claim(
+        self, cached: int, prompt: int, *, serial: bool, near: bool = False, seq: int = 0
+    ) -> Episode | None:
         """The episode of a `prompt start` with span `cached..prompt`, or None where nothing was printed.
 
         `serial`: one request at a time (single mode), so what waits can only be this one's. `near`: an
-        excerpt in which the line of the disk hit may be missing.
+        excerpt in which the line of the disk hit may be missing. `seq` is the start's.
         """
         if not self.episodes and not self.hits:
             return None
-        return self._by_note(cached, prompt) or self._by_numbers(cached, prompt, serial, near)
+        return self._by_note(cached, prompt) or self._by_numbers(cached, prompt, serial, near, seq)
 
     def claim_prompt(self, prompt: int) -> Episode | None:
         """The miss of exactly this prompt, with the load that follows it, for a request of which only P is known."""
@@ -161,10 +163,10 @@ class Pending:
         episode.miss, episode.evict, episode.slot = missed.miss, missed.evict, missed.slot
         episode.events = sorted([*missed.events, *episode.events], key=lambda event: event.seq)
 
-    def _by_numbers(self, cached: int, prompt: int, serial: bool, near: bool) -> Episode | None:
+    def _by_numbers(self, cached: int, prompt: int, serial: bool, near: bool, seq: int) -> Episode | None:
         hit = next((h for h in self.hits if h.get("tokens") == cached), None) if cached else None
-        if not cached and serial and not self.episodes:  # read, and then not used
-            hit = next((h for h in self.hits[-1:] if (_number(h.get("tokens")) or 0) <= prompt), None)
+        if hit is None and serial and not self.episodes:  # read, and then not used (or not to its end)
+            hit = next((h for h in self.hits[-1:] if _is_unused(h, cached, prompt, near and seq)), None)
         episode = self._best(cached, prompt, near or hit is not None, serial)
         if episode is None and hit is None:
             return None
@@ -226,6 +228,12 @@ class Pending:
         del self.hits[: max(0, len(self.hits) - 4 * episode_limit)]
         del self.routed[: max(0, len(self.routed) - episode_limit)]
         return left
+
+
+def _is_unused(hit: Event, cached: int, prompt: int, near: int) -> bool:
+    """A load that a start left aside; one that used something else must follow at once in an excerpt (`near`)."""
+    follows = not cached or not near or near == hit.seq + 1
+    return follows and cached <= (_number(hit.get("tokens")) or 0) <= prompt
 
 
 def _rebuilds(note: Event, miss: Event) -> bool:

@@ -204,3 +204,14 @@ def test_attempts_that_each_find_the_same_state_are_a_storm(found):
     ids = found(text)
     assert ids[0] == "poisoned-checkpoint"
     assert "retry-storm" in ids
+
+
+def test_a_hit_of_which_little_was_used(judge):
+    first = judge(
+        """
+        `kv cache hit text tokens=50000 text=213000 quant=2 key=token-text load=290.0 ms file=/kv/a.kv`
+        `chat ctx=2048..51000:48952 TOOLS prompt start`
+        """
+    ).findings[0]
+    assert first.mechanism == "hit-not-used"
+    assert first.quantities["lost_to_cache_tokens"] == 47952
