@@ -1,8 +1,8 @@
 """A growing log, read on: the same segments as `read_segments`, then what is appended, as it comes.
 
 The file may be rotated (another file takes its name: the old one is read to its end first) or truncated in
-place (it is read from its start again); line numbers then begin anew, request numbers, slots and
-conversations run on.
+place (it is read from its start again); line numbers then begin anew under the next source number, request
+numbers, slots and conversations run on.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class _Tail:
         assert source.path is not None
         self._source, self._path = source, source.path
         self._file: IO[bytes] = self._path.open("rb")
-        self._offset, self._line = 0, 1
+        self._offset, self._line, self._begun = 0, 1, 0  # `_begun`: how often the lines began anew
 
     def until_now(self) -> Source:
         """The source up to its last line end as of now; lines are counted as it is read."""
@@ -142,7 +142,7 @@ class _Tail:
             yield from self._appended(seq)
             self._file.close()
             self._file = self._path.open("rb")
-            self._offset, self._line = 0, 1
+            self._anew()
             yield from self._appended(seq)
 
     def close(self) -> None:
@@ -151,7 +151,7 @@ class _Tail:
 
     def _appended(self, seq: int) -> Iterator[EventLog]:
         if os.fstat(self._file.fileno()).st_size < self._offset:
-            self._offset, self._line = 0, 1
+            self._anew()
         while data := os.pread(self._file.fileno(), _PIECE, self._offset):
             whole = data[: data.rfind(b"\n") + 1]
             if not whole:
@@ -161,6 +161,9 @@ class _Tail:
                 yield log
             self._offset += len(whole)
             self._line += whole.count(b"\n")
+
+    def _anew(self) -> None:
+        self._offset, self._line, self._begun = 0, 1, self._begun + 1
 
     def _events(self, data: bytes, seq: int) -> Iterator[EventLog]:
         if not data.strip():
@@ -175,7 +178,7 @@ class _Tail:
             seq=event.seq + seq,
             line=event.line + self._line - 1,
             offset=event.offset + self._offset,
-            source=self._source.index,
+            source=self._source.index + self._begun,
         )
 
     def _rotated(self) -> bool:

@@ -122,8 +122,12 @@ class TimelineApp(App[None]):
         """Files are given back."""
         self._book.close()
         self.feed.book.close()
+        self._close_raw()
+
+    def _close_raw(self) -> None:
         if self._raw is not None:
             self._raw.close()
+        self._raw = None
 
     def _start_reading(self) -> None:
         self._reader = self.run_worker(
@@ -194,13 +198,15 @@ class TimelineApp(App[None]):
         if not self.is_running or event.feed is not self.feed or (self.catching_up and not news.live):
             return
         keep_out()
+        if self.catching_up:
+            self._close_raw()
         self.catching_up, self._book = False, self.feed.book
         self.frozen, self.share, self.reading = news.frozen, news.share, not news.live
         self.closed, self.unfinished = news.closed, news.unfinished
         self._show(news)
-        if (
-            news.live and self._whole is not event.feed
-        ):  # the thread's end may be heard of before its last news
+        if self.feed.following:
+            self.raw_log().reach(self.feed.sources)  # while the file that was read is still to be had
+        if news.live and self._whole is not event.feed:  # its thread's end may be heard of before this
             self._whole = event.feed
             self._read_whole()
 

@@ -178,9 +178,15 @@ class Feed:
         if first is not None and (not self._begins or self._begins[-1][1] != first[1]):
             self._begins.append(first)
 
+    @property
+    def sources(self) -> int:
+        """How many sources there are so far: a file that was rotated or emptied counts anew."""
+        return max((source for _, source in self._begins), default=0) + 1
+
     def _files(self, requests: Sequence[Request]) -> list[int]:
-        """The source in which each request's first line stands."""
-        places = [bisect_right(self._begins, (min(r.events, default=0), 1 << 30)) - 1 for r in requests]
+        """The source in which each request's `line` stands. Where it goes on in the next file, that is its lowest
+        line, so one of that file."""
+        places = [bisect_right(self._begins, (max(r.events, default=0), 1 << 30)) - 1 for r in requests]
         return [self._begins[max(place, 0)][1] if self._begins else 0 for place in places]
 
     def _setting(self) -> Setting:

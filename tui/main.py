@@ -125,12 +125,9 @@ class MainScreen(Screen[None]):
 
     def _pane_title(self) -> Content:
         at = self.session.scene.axis.long_label(self.session.at)
-        files = self.scope.feed.wanted.inputs
-        name = (
-            sanitise(self.scope.raw_log().files[self.place[0]].name)
-            if self.shown == "log" and len(files) > 1
-            else ""
-        )
+        name = ""
+        if self.shown == "log" and len(files := self.scope.raw_log().files) > 1:
+            name = sanitise(files[self.place[0]].name)
         return Content(" · ".join(filter(None, (self.shown, name.rpartition("/")[2], at))))
 
     def _state_lines(self) -> list[Line]:

@@ -152,12 +152,6 @@ class LogPane(ScrollView, can_focus=True):
         self.call_after_refresh(self.scroll_to, y=max(0, line - 3), animate=False)
         self.refresh()
 
-    def grown(self) -> None:
-        """More lines were counted."""
-        if self.file is not None:
-            self._cache.clear()
-            self.virtual_size = Size(400, max(self.file.count, 1))
-
     def action_follow_line(self) -> None:
         """The timeline goes to the request of the topmost lit or visible line."""
         self.post_message(self.Chosen(self.scroll_offset.y + 3))
@@ -190,6 +184,8 @@ class LogPane(ScrollView, can_focus=True):
                 self._cache.clear()
             self._cache[block] = self.file.lines(block * 64 + 1, 64)
         lines = self._cache[block]
+        if len(lines) < 64:  # the file may grow
+            del self._cache[block]
         place = (number - 1) % 64
         return lines[place] if place < len(lines) else None
 

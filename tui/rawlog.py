@@ -21,6 +21,7 @@ _STRIDE: Final = 512  # lines between two remembered offsets
 _CHUNK: Final = 1 << 20
 _LONGEST: Final = 4096  # bytes of a line that are shown
 _BOM: Final = b"\xef\xbb\xbf"
+_GONE: Final = "(the file was emptied since: these lines are gone)"
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -32,10 +33,11 @@ class RawFile:
     """One source: `lines(first, count)` for any line whose place is known or can be found by reading on."""
 
     def __init__(self, source: Source) -> None:
-        self.name = source.name
+        self.name, self.source = source.name, source
+        self.gone = False  # it was emptied and written anew: what stands there now is another text
         self._spool: IO[bytes] | None = None
-        self._fd = self._open(source)
-        self._offsets = array("q", [len(_BOM) if os.pread(self._fd, 3, 0) == _BOM else 0])
+        self.fd = self._open(source)
+        self._offsets = array("q", [len(_BOM) if os.pread(self.fd, 3, 0) == _BOM else 0])
         self._counted = self._offsets[0]  # bytes whose line ends are counted
         self.count = 0  # complete lines seen so far
 
@@ -51,12 +53,12 @@ class RawFile:
     @property
     def size(self) -> int:
         """Bytes at the moment."""
-        return os.fstat(self._fd).st_size
+        return os.fstat(self.fd).st_size
 
     def count_on(self, chunks: int = 1) -> bool:
         """Count line ends in the next `chunks` MiB; False once the end is reached."""
         for _ in range(chunks):
-            data = os.pread(self._fd, _CHUNK, self._counted)
+            data = os.pread(self.fd, _CHUNK, self._counted)
             if not data:
                 return False
             self._remember(data)
@@ -66,12 +68,14 @@ class RawFile:
         """Number of the last line; counts to the end first."""
         while self.count_on(8):
             pass
-        cut = self._counted > self._offsets[0] and os.pread(self._fd, 1, self._counted - 1) != b"\n"
+        cut = self._counted > self._offsets[0] and os.pread(self.fd, 1, self._counted - 1) != b"\n"
         return self.count + cut
 
     def lines(self, first: int, count: int) -> list[str]:
         """Lines `first` (1-based) and the `count - 1` after it, sanitised and cut at 4 KiB; fewer at the
         end."""
+        if self.gone:
+            return [_GONE]
         while self.count < first + count and self.count_on():
             pass
         mark = min((first - 1) // _STRIDE, len(self._offsets) - 1)
@@ -89,6 +93,8 @@ class RawFile:
     def find(self, text: str, first: int, stopped: Callable[[], bool]) -> int | None:
         """The first line at or after `first` that holds `text` (case ignored); None at the end or when
         stopped."""
+        if self.gone:
+            return None
         needle = text.encode().lower()  # as lines are: only A-Z have a small form in bytes
         self.lines(first, 1)  # counts up to there
         line = first
@@ -103,6 +109,8 @@ class RawFile:
 
     def find_back(self, text: str, before: int, stopped: Callable[[], bool]) -> int | None:
         """The last line before line `before` that holds `text`; None at the beginning or when stopped."""
+        if self.gone:
+            return None
         needle = text.encode().lower()
         self.lines(max(before, 1), 1)
         for mark in range(min((before - 1) // _STRIDE, len(self._offsets) - 1), -1, -1):
@@ -117,7 +125,7 @@ class RawFile:
 
     def close(self) -> None:
         """Give the file back."""
-        os.close(self._fd)
+        os.close(self.fd)
         if self._spool is not None:
             self._spool.close()
 
@@ -150,7 +158,7 @@ class RawFile:
     def _chunks(self, offset: int) -> Iterator[bytes]:
         """The file from `offset` in pieces that end with a line, as far as lines are not longer than a
         piece."""
-        while data := os.pread(self._fd, _CHUNK, offset):
+        while data := os.pread(self.fd, _CHUNK, offset):
             cut = data.rfind(b"\n") + 1
             data = data[:cut] if cut and len(data) == _CHUNK else data
             yield data
@@ -162,6 +170,15 @@ class RawLog:
 
     def __init__(self, inputs: Sequence[str]) -> None:
         self.files = [RawFile(source) for source in find_sources(inputs)]
+
+    def reach(self, count: int) -> None:
+        """Have `count` files: each that is missing is the last one begun anew, rotated or emptied."""
+        while len(self.files) < count:
+            last = self.files[-1]
+            anew = RawFile(last.source)
+            last.gone = os.path.samestat(os.fstat(anew.fd), os.fstat(last.fd))
+            last.name += ", before"
+            self.files.append(anew)
 
     def find(self, text: str, behind: Place, stopped: Callable[[], bool]) -> Place | None:
         """The next line behind `behind` that holds `text`: on through the files, and around their end."""

@@ -120,6 +120,27 @@ async def test_a_growing_log_is_followed(three_chats, tmp_path, change, monkeypa
         expected = three_chats.read_bytes().splitlines()[:300]
         starts = sum(b"prompt start" in line for line in expected)
         assert len(app.session.scene.table) == starts
+        await _raw_lines_are_theirs(app, pilot, expected, gone=150 if change == "truncate" else 0)
+
+
+async def _raw_lines_are_theirs(app, pilot, lines, *, gone):
+    """Every request's raw lines are those that were read, of the file before a rotation too; the first `gone`
+    lines of the log are no longer to be had."""
+    await pilot.press("o")
+    log, known, seen = app.raw_log(), {line.decode() for line in lines}, 0
+    for row in range(len(app.session.scene.table)):
+        app.session.choose(row)
+        app.main.renew()
+        source, number = app.main.place
+        (text,) = log.files[source].lines(number, 1)[:1]
+        if source == 0 and gone:
+            assert "these lines are gone" in text
+            continue
+        begin = app.request(row)
+        assert text in known
+        assert f":{begin.prompt_tokens - begin.cached_tokens} " in text or "cache miss" in text, text
+        seen += 1
+    assert seen > 3
 
 
 async def _until(true):
