@@ -12,10 +12,10 @@ from parser.bulk import Bulk, absorb
 from parser.clock import Clock, Stamp
 from parser.event import Event
 from parser.lifetimes import FATAL
-from parser.opens import Open, Opens, Span, span_of
+from parser.opens import Open, Opens, Span, position, reaches, request_span, span_of
 from parser.pending import Episode, Pending
 from parser.progress import with_chunk, with_decode
-from parser.request import Progress, Request
+from parser.request import Request
 from parser.rows import begin_row, file_name, finish_row, from_episode, store_of
 
 #: episodes that may wait for their `prompt start` in a log of many slots
@@ -384,28 +384,3 @@ class Joiner:
         self._evicted = []
         self._excerpt = excerpt
         self.clock.forget_order()
-
-
-def reaches(opened: Open, tokens: int) -> bool:
-    """Can a store of `tokens` lie on this request's way (in its prefill, or behind its prompt)?"""
-    if opened.span is None:
-        return False
-    cached, prompt = opened.span[1] - opened.span[2], opened.span[1]
-    if opened.done_seq is None:
-        return cached < tokens <= prompt
-    return tokens >= prompt
-
-
-def position(opened: Open, progress: Progress) -> int:
-    """The live length of the last line seen: C + done, or P + generated."""
-    if opened.span is None:
-        return 0
-    if opened.done_seq is not None:
-        return opened.span[1] + (progress.decoded or 0)
-    return opened.span[1] - opened.span[2] + (progress.last_done or 0)
-
-
-def request_span(event: Event) -> Span | None:
-    """`request_ctx=` of the rebuild lines."""
-    start, end, tokens = (event.get(f"request_span_{part}") for part in ("start", "end", "tokens"))
-    return (start, end, tokens) if start is not None and end is not None and tokens is not None else None

@@ -243,3 +243,28 @@ def span_of(event: Event) -> Span | None:
         return None
     tokens = fields.get("span_tokens")
     return (start, end, max(0, end - start) if tokens is None else tokens)
+
+
+def reaches(opened: Open, tokens: int) -> bool:
+    """Can a store of `tokens` lie on this request's way (in its prefill, or behind its prompt)?"""
+    if opened.span is None:
+        return False
+    cached, prompt = opened.span[1] - opened.span[2], opened.span[1]
+    if opened.done_seq is None:
+        return cached < tokens <= prompt
+    return tokens >= prompt
+
+
+def position(opened: Open, progress: Progress) -> int:
+    """The live length of the last line seen: C + done, or P + generated."""
+    if opened.span is None:
+        return 0
+    if opened.done_seq is not None:
+        return opened.span[1] + (progress.decoded or 0)
+    return opened.span[1] - opened.span[2] + (progress.last_done or 0)
+
+
+def request_span(event: Event) -> Span | None:
+    """`request_ctx=` of the rebuild lines."""
+    start, end, tokens = (event.get(f"request_span_{part}") for part in ("start", "end", "tokens"))
+    return (start, end, tokens) if start is not None and end is not None and tokens is not None else None
