@@ -62,4 +62,9 @@ def _result(finding: Finding, rule: int, source: str) -> dict[str, Any]:
 def _location(source: str, line: int) -> dict[str, Any]:
     from urllib.parse import quote
 
-    return {"physicalLocation": {"artifactLocation": {"uri": quote(source, errors="surrogateescape")}, "region": {"startLine": line}}}
+    return {
+        "physicalLocation": {
+            "artifactLocation": {"uri": quote(source, errors="surrogateescape")},
+            "region": {"startLine": line},
+        }
+    }
