@@ -12,9 +12,11 @@ from textual.containers import Container
 from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import ContentSwitcher, Footer
+from textual.worker import get_current_worker
 
 from parser.errors import Ds4scopeError
 from parser.sanitise import sanitise
+from tui.aside import aside
 from tui.ask import Ask
 from tui.dump import copy_text, save_picture
 from tui.headline import headline, status, title
@@ -22,7 +24,7 @@ from tui.inspector import inspect
 from tui.keys import MAIN_KEYS, bindings
 from tui.moments import parse_filter, row_of_line
 from tui.panes import FindingsPane, Lines, LogPane, TextPane
-from tui.rawlog import Place
+from tui.rawlog import Place, RawFile
 from tui.session import Session
 from tui.timeline import Timeline
 from tui.words import Line, moment_lines, request_story, request_title
@@ -156,8 +158,22 @@ class MainScreen(Screen[None]):
         file = files[min(number, len(files) - 1)]
         if pane.file is not file:
             pane.open(file)
+        if file.is_far(line):
+            self._count_to(file, line)
+            return
         here = row is not None and number == self._source()
         pane.go_to(line, self.scope.request(row).lines if row is not None and here else ())
+
+    def _count_to(self, file: RawFile, line: int) -> None:
+        """Find a line far into a file beside the keys; it is shown once it is found."""
+
+        def work() -> None:
+            worker = get_current_worker()
+            file.count_to(line, lambda: worker.is_cancelled)
+            if not worker.is_cancelled:
+                self.app.call_from_thread(self.renew_pane)
+
+        self.run_worker(aside(work), group="counting", exclusive=True, exit_on_error=False)
 
     @property
     def place(self) -> Place:

@@ -6,6 +6,7 @@ A test can read the characters back: who sat where (`who`), what was done (`work
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -83,7 +84,9 @@ class _Brush:
         self.edges = window.edges()
         whole = scene.read_to >= scene.axis.hi
         self._read = window.width if whole else bisect_left(self.edges, scene.read_to, hi=window.width)
-        places = {window.column(at) for at in scene.restarts}
+        places = {
+            window.column(math.nextafter(at, -math.inf)) for at in scene.restarts
+        }  # before what begins then
         self._restarts = [column for column in places if 0 <= column < window.width]
         self._cells: dict[int, Cells] = {}
         self._tokens: dict[str, list[float]] = {}

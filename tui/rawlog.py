@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
+import threading
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from typing import IO, Final, TypeAlias
@@ -19,6 +20,7 @@ from parser.sources import Source, find_sources, iter_blocks
 
 _STRIDE: Final = 512  # lines between two remembered offsets
 _CHUNK: Final = 1 << 20
+_FAR: Final = 64 << 20  # bytes that are counted in a tenth of a second
 _LONGEST: Final = 4096  # bytes of a line that are shown
 _BOM: Final = b"\xef\xbb\xbf"
 _GONE: Final = "(the file was emptied since: these lines are gone)"
@@ -40,6 +42,7 @@ class RawFile:
         self._offsets = array("q", [len(_BOM) if os.pread(self.fd, 3, 0) == _BOM else 0])
         self._counted = self._offsets[0]  # bytes whose line ends are counted
         self.count = 0  # complete lines seen so far
+        self._lock = threading.Lock()  # a thread may count on beside the one that shows
 
     def _open(self, source: Source) -> int:
         if source.path is not None and source.packing == "plain" and source.encoding == "utf-8":
@@ -58,11 +61,21 @@ class RawFile:
     def count_on(self, chunks: int = 1) -> bool:
         """Count line ends in the next `chunks` MiB; False once the end is reached."""
         for _ in range(chunks):
-            data = os.pread(self.fd, _CHUNK, self._counted)
-            if not data:
-                return False
-            self._remember(data)
+            with self._lock:
+                data = os.pread(self.fd, _CHUNK, self._counted)
+                if not data:
+                    return False
+                self._remember(data)
         return True
+
+    def is_far(self, line: int) -> bool:
+        """So much is to be counted up to `line` that a key would wait for it."""
+        return not self.gone and self.count < line and self.size - self._counted > _FAR
+
+    def count_to(self, line: int, stopped: Callable[[], bool]) -> None:
+        """Count up to `line`, unless stopped."""
+        while self.count < line and not stopped() and self.count_on(4):
+            pass
 
     def last(self) -> int:
         """Number of the last line; counts to the end first."""

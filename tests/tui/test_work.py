@@ -195,3 +195,14 @@ async def test_a_long_log_is_skimmed_and_shows_the_same(opened, settle, three_ch
         assert not app.feed.skims
         assert app.session.scene.table.select(shown).equals(expected)
         await pilot.press("v")
+
+
+async def test_a_line_far_into_the_log_is_counted_beside_the_keys(opened, three_chats, monkeypatch):
+    monkeypatch.setattr("tui.rawlog._FAR", 0)
+    async with opened(three_chats, judged=False) as (app, pilot):
+        app.session.choose(20)
+        line = app.request(20).line
+        await pilot.press("o")
+        await _until(lambda: f"{line} ▶" in screen_text(app.screen))
+        assert not app.raw_log().files[0].is_far(line)
+        await pilot.pause()
