@@ -79,7 +79,7 @@ def _count(text: str) -> int:
 
 
 def _positive(text: str, what: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text[:12]) <= 4096:
+    if not text.isdecimal() or len(text) > 12 or not 1 <= int(text) <= 4096:
         raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
     return int(text)
 

@@ -212,7 +212,7 @@ def stamps_of(inputs: Inputs, assembler: Assembler) -> Stamps:
     """First and last stamp so far, and the year: declared, a trace header's, or of the file's last change."""
     clock = assembler.joiner.clock
     year, told = inputs.asked.year, "declared"
-    if year is None and assembler.traces.records:
+    if year is None and assembler.traces.year is not None:
         date = assembler.traces.records[0].when
         year, told = first_year(clock.first, int(date[:4]), int(date[5:7]), int(date[8:10])), "trace"
     if year is None and inputs.mtime is not None:

@@ -74,7 +74,11 @@ def read_events(
             seq += sum(log.counts.values())
             yield window.cut(log)
             if window.passed:
-                return
+                break
+        if window.passed:
+            break
+    if not kinds:
+        window.refuse_nothing()
 
 
 def _prepared(source: Source, lane: str, max_bytes: int | None, kinds: Sequence[str]) -> Iterator[Prepared]:

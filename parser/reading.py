@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from parser.errors import UsageError
 from parser.request import Request
 
 if TYPE_CHECKING:
@@ -33,6 +34,11 @@ class Asked:
     max_bytes: int | None = None
     year: int | None = None
     kinds: tuple[str, ...] = ()  # only events of these; () for all
+
+    def __post_init__(self) -> None:
+        if self.year is not None and not 1 <= self.year < 9000:
+            hint = "the year in which the log begins, as 2026"
+            raise UsageError("E-USAGE-YEAR", f"{self.year} is no year of a log", hint=hint)
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,9 @@ _SERVING: Final = frozenset(KINDS) - {
     "kv_failed",
 }
 
+#: More slots than any machine holds contexts for: a larger number in a log is not believed.
+MOST_SLOTS: Final = 256
+
 
 @dataclass(slots=True)
 class Run:
@@ -114,7 +117,7 @@ class Runs:
         elif event.kind == "shutdown":
             run.stopped = True
             if event.rule == "persisting" and event.get("tokens") is not None:
-                run.persisted[event.get("slot") or 0] = event.get("tokens")
+                run.persisted[min(event.get("slot") or 0, MOST_SLOTS - 1)] = event.get("tokens")
         return fresh and len(self.all) > 1
 
     def touch(self, event: Event) -> None:
@@ -144,6 +147,8 @@ class Runs:
             for name, option in _CONFIG.get(event.rule, {}).items()
             if event.get(name) is not None
         }
+        if said.get("batched_session", 0) > MOST_SLOTS:
+            del said["batched_session"]
         for option, value in said.items():
             run.config[option] = value
             run.evidence.append(Evidence(f"{option}={value}", "start line", "start-line", event.line))

@@ -11,7 +11,7 @@ from parser.event import Event
 from parser.eventlog import EventLog
 from parser.hearsay import Hearsay
 from parser.reading import Evidence, Server
-from parser.runs import Run
+from parser.runs import MOST_SLOTS, Run
 from parser.trace import TraceRequest
 
 MAY, JULY, AUGUST = "ds4-2026-05", "ds4-2026-07", "ds4-2026-08"
@@ -265,16 +265,11 @@ def _slots(
                 Evidence(f"slots={run.slots}", "start lines of the last run", grade, run.first_line)
             )
             return run.slots
-    least = max(
-        [
-            overlap,
-            shapes.most_batched,
-            shapes.most_slots,
-            *(max(run.persisted, default=-1) + 1 for run in runs),
-        ]
-    )
+    named = (max(run.persisted, default=-1) + 1 for run in runs)
+    seen = (overlap, shapes.most_batched, shapes.most_slots, *named)
+    least = max((count for count in seen if count <= MOST_SLOTS), default=0)
     option = config.get("batched_session")
-    if isinstance(option, int) and option >= least:
+    if isinstance(option, int) and least <= option <= MOST_SLOTS:
         evidence.append(Evidence(f"slots={option}", "an option somebody names", "option"))
         return option
     if least >= 2:

@@ -146,9 +146,18 @@ def nothing_found(names: Sequence[str]) -> InputError:
 def _in_order(paths: list[str]) -> list[str]:
     """Parts of one rotated set stand together, oldest first; everything else keeps its place."""
     sets: dict[tuple[Path, str], list[str]] = {}
-    for path in dict.fromkeys(paths):
+    for path in _once(paths):
         sets.setdefault(_set_of(path), []).append(path)
     return [path for members in sets.values() for path in sorted(members, key=_age)]
+
+
+def _once(paths: list[str]) -> list[str]:
+    """Each file once, whatever names it is given by (a link beside the log that it leads to)."""
+    files: dict[str, str] = {}
+    for path in paths:
+        whole = path if path == STDIN or "\0" in path else os.path.realpath(path)
+        files.setdefault(whole, path)
+    return list(files.values())
 
 
 def _set_of(path: str) -> tuple[Path, str]:

@@ -300,6 +300,10 @@ _RESULT_FIELDS: Final = {
 }  # fmt: skip
 
 
+#: What is more is no number of the server's (and NaN is less than nothing).
+_MOST: Final = 1 << 53
+
+
 def set_key(record: TraceRequest, key: bytes, value: bytes) -> None:
     """Set what a key line of header, decision or result says; unknown keys are left out."""
     for known in (_HEADER_KEYS, _DECISION_KEYS, _RESULT_FIELDS):
@@ -315,5 +319,7 @@ def _set(record: TraceRequest, known: dict[bytes, tuple[str, type]], key: bytes,
     try:
         parsed: Any = text == "1" if kind is bool else kind(text)
     except ValueError:
+        return
+    if kind in (int, float) and not -1 <= parsed < _MOST:  # -1 is the server's own "none"
         return
     setattr(record, name, _SOURCES.get(text, text) if name == "source" else parsed)

@@ -11,10 +11,12 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from parser.errors import UsageError
+from parser.errors import InputError, UsageError
 from parser.eventlog import EventLog
 
-_BOUND: Final = re.compile(r"(?:(\d{4})[ T]?)?(\d{1,2}:\d{2}(?::\d{2})?)?")
+_BOUND: Final = re.compile(
+    r"(?:((?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01]))[ T]?)?((?:[01]?\d|2[0-3]):[0-5]\d(?::[0-5]\d)?)?"
+)
 _LONG: Final = 13  # "MMDD HH:MM:SS"
 
 
@@ -23,7 +25,7 @@ class Window:
 
     def __init__(self, since: str | None, until: str | None) -> None:
         self._since, self._until = _bound(since), _bound(until)
-        self._inside, self.passed = self._since is None, False
+        self._inside, self.passed, self._given = self._since is None, False, False
         self._year, self._month, self._first = 0, "", ""
 
     def cut(self, log: EventLog) -> EventLog:
@@ -38,7 +40,20 @@ class Window:
             if self._inside and self._until is not None and self._at(self._until, stamp) > 0:
                 self.passed, last = True, seq
                 break
-        return log.between(first, last) if first is not None else EventLog([])
+        part = log.between(first, last) if first is not None else EventLog([])
+        self._given |= bool(part.counts)
+        return part
+
+    def refuse_nothing(self) -> None:
+        """Raises InputError where the stretch has not begun by the end of the input."""
+        if not self._inside or (self.passed and not self._given):
+            said = " ".join(
+                f"--{name} {bound}"
+                for name, bound in (("since", self._since), ("until", self._until))
+                if bound is not None
+            )
+            seen = f"its stamps begin with {self._first}" if self._first else "it bears no dates"
+            raise InputError("E-INPUT-WINDOW", f"nothing of the log lies in {said}", hint=f"{seen}; widen it")
 
     def _turn(self, stamp: str) -> None:
         if len(stamp) == _LONG:

@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 from statistics import median
 from typing import Any, Final
 
+from parser.errors import UsageError
 from parser.reading import Reading, ServerRun
 from replay.config import MIB, ServerConfig
 from replay.profiles import override, profile
@@ -16,6 +17,8 @@ from replay.workload import Workload
 
 #: what a log without any evidence is taken for
 DEFAULT_PROFILE: Final = "ds4-2026-08"
+#: more slots than any server has: each costs a replay time and memory
+MOST_SLOTS: Final = 4096
 #: `slots` of an option set: one slot without `--batched-session`
 SINGLE: Final = "single"
 #: options of the disk cache; a server that is named with one of them has the others at their defaults
@@ -71,6 +74,9 @@ def _config(
     config = override(config, **given)
     if options.get("slots") is not None:
         config = replace(config, slots=None if options["slots"] == SINGLE else int(options["slots"]))
+    if (config.slots or 0) > MOST_SLOTS:
+        hint = f"give --slots N, at most {MOST_SLOTS}"
+        raise UsageError("E-SLOTS", f"{config.slots} slots are more than can be replayed", hint=hint)
     return config
 
 

@@ -53,7 +53,7 @@ def _option(key: str, value: str, whole: str) -> dict[str, Any]:
         return {key: value}
     if key == "kv_disk" and value in ("0", "1"):
         return {key: value == "1"}
-    if key in _NUMBERS and value.isdecimal():
+    if key in _NUMBERS and value.isdecimal() and len(value) <= 12:
         return {key: int(value)}
     raise UsageError(
         "E-VARIANT", f"cannot use {key}={value} in {whole!r}", hint="a number for a server option"

@@ -237,7 +237,7 @@ class _Reader:
     def value(self, value: Any, hint: Any, where: str, name: str) -> Any:
         """A value as the field's type says."""
         if name in _ROPES:
-            return None if value is None else self.rope(value, where)
+            return None if value is None and NoneType in get_args(hint) else self.rope(value, where)
         if get_origin(hint) is UnionType:
             kinds = [kind for kind in get_args(hint) if kind is not NoneType]
             return None if value is None else self.value(value, kinds[0], where, name)

@@ -52,7 +52,7 @@ def read_directory(path: str) -> list[Checkpoint]:
 def _headers(entries: list[os.DirEntry[str]]) -> Iterator[Checkpoint]:
     for entry in entries:
         try:
-            with Path(entry.path).open("rb") as file:
+            with Path(entry.path).open("rb", buffering=0) as file:  # a buffer would read on, into the text
                 head = file.read(HEADER.size)
             size = entry.stat(follow_symlinks=False).st_size
         except OSError:

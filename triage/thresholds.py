@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import dataclass, fields, replace
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,7 @@ def _table(path: Path) -> dict[str, Any] | None:
 
 
 def _number(name: str, value: Any, default: float, path: Path) -> float | int:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not isfinite(value):
         raise UsageError("E-CONFIG", f"[tool.ds4scope] {name} must be a number", path=str(path))
     return int(value) if isinstance(default, int) else float(value)
 

@@ -29,10 +29,13 @@ def register(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Read, look, replay, print."""
     from parser.reading import read
+    from parser.sources import nothing_found
     from triage.doctor import diagnose
     from triage.kvdir import read_directory
 
     reading = read(args.input, traces=args.trace, since=args.since, until=args.until)
+    if not (reading.requests or reading.server.config or args.kv_dir):
+        raise nothing_found(args.input)
     checkpoints = [c for path in args.kv_dir for c in read_directory(path)] if args.kv_dir else None
     diagnosis = diagnose(reading, checkpoints)
     sys.stdout.write(_json(diagnosis) if args.format == "json" else _text(diagnosis))

@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     predicted = made.run(log if args.emit_log or args.backend != "counts" else None, **options)
     extra = _carried_out(args, made, options, log, predicted)
     fidelity = made.fidelity(predicted, **options)
-    if args.emit_log:
+    if args.emit_log is not None:
         _emit(args, made, options, log)
     _print(args, made, options, predicted, fidelity, extra)
     status = _status(args, predicted, fidelity, expected)
@@ -184,6 +184,7 @@ _MOST_NAMED = 10
 
 
 def _differences(fidelity: Comparison) -> list[str]:
+    from parser.sanitise import sanitise
     from replay.causes import CAUSES, OTHER_RULES
 
     differing = fidelity.divergences
@@ -193,7 +194,7 @@ def _differences(fidelity: Comparison) -> list[str]:
     for one in differing[:_MOST_NAMED]:
         cause = "" if other else f": {CAUSES.get(one.why, one.why)}"
         lines.append(
-            f"  request {one.request}: {one.field} {one.observed} in the log, {one.predicted} here{cause}\n"
+            f"  request {one.request}: {sanitise(f'{one.field} {one.observed} in the log, {one.predicted} here')}{cause}\n"
         )
     if len(differing) > _MOST_NAMED:
         lines.append(f"  {len(differing) - _MOST_NAMED} more (--format json)\n")

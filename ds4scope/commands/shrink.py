@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
             hint="see what it shows with `ds4scope triage` and `ds4scope replay`",
         )  # fmt: skip
     found = shrink(made.workload, keeps, most=max(1, args.tries))
-    if args.output:
+    if args.output is not None:
         write(dumps(found.workload).decode(), args.output, args.input)
     print(f"{found.tried} workloads tried", file=sys.stderr)
     write(_RENDER[args.format or "table"](args, made, found))

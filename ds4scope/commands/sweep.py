@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     chosen = sweep.variants(axes, server_options(args))
     tasks = sweep.jobs(args.input, chosen, declared(args))
     rows = sweep.run(tasks, _runner(args), _teller(len(tasks)))
-    if args.output:
+    if args.output is not None:
         _parquet(rows, args.output, args.input)
     write((_json if args.format == "json" else _table)(rows))
     return 0
@@ -56,7 +56,11 @@ def _values(args: argparse.Namespace, axis: str, name: str) -> list[Any]:
     texts = getattr(args, name.replace("-", "_")) or []
     if axis == "policy":
         return list(texts)
-    bad = [text for text in texts if not text.isdecimal() and not (axis == "slots" and text == "single")]
+    bad = [
+        text
+        for text in texts
+        if not (text.isdecimal() and len(text) <= 12) and not (axis == "slots" and text == "single")
+    ]
     if bad:
         raise UsageError("E-SWEEP", f"--{name}: {bad[0]!r} is not a number")
     return [text if text == "single" else int(text) for text in texts]
@@ -92,13 +96,17 @@ def _teller(total: int) -> Callable[[int], None]:
 
 
 def _parquet(rows: Sequence[dict[str, Any]], path: str, inputs: Sequence[str]) -> None:
+    from io import BytesIO
+
     import polars
 
     from ds4scope.output import opened
 
     frame = polars.DataFrame(list(rows), infer_schema_length=None)
     with opened(path, inputs) as out:
-        frame.drop("place", "number").write_parquet(out, compression="zstd", statistics=False)
+        data = BytesIO()  # so that a full disk is the system's error, not one of Polars
+        frame.drop("place", "number").write_parquet(data, compression="zstd", statistics=False)
+        out.write(data.getvalue())
 
 
 def _json(rows: Sequence[dict[str, Any]]) -> str:

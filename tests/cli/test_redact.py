@@ -79,6 +79,8 @@ def test_a_redacted_report_gives_the_same_findings(path, copy, capsys):
         assert main(["triage", str(which), "--format", "json"]) in (0, 3)
         out = capsys.readouterr().out
         found = json.loads(out)["findings"] if out.strip() else []
+        for one in found:
+            one["quantities"].pop("file", None)  # a name, which has a stand-in
         return [(one["mechanism"], one["rank"], one["lines"], one["quantities"]) for one in found]
 
     assert findings(copy(path)) == findings(path)

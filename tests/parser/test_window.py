@@ -2,7 +2,7 @@
 
 import pytest
 
-from parser.errors import UsageError
+from parser.errors import InputError, UsageError
 from parser.events import read_events
 
 
@@ -39,12 +39,18 @@ DAY = ["0915 09:00:00", "0915 10:00:00", "", "0915 11:00:00", "0916 08:00:00"]
         ({"until": "0915 10:00"}, [0, 1, None]),
         ({"until": "0915"}, [0, 1, None, 3]),
         ({"since": "0915 10:30", "until": "0916"}, [3, 4]),
-        ({"since": "0917"}, []),
         ({"since": "0915 10:00:00", "until": "0915 10:00:00"}, [1, None]),
     ],
 )
 def test_bounds(tmp_path, lane, bounds, want):
     assert counts(log(tmp_path, DAY), lane, **bounds) == want
+
+
+def test_a_stretch_that_nothing_lies_in_is_said(tmp_path):
+    with pytest.raises(InputError, match="nothing of the log lies in --since 0917"):
+        counts(log(tmp_path, DAY), since="0917")
+    with pytest.raises(InputError, match="--since 0915 12:00 --until 0915 13:00"):
+        counts(log(tmp_path, DAY), since="0915 12:00", until="0915 13:00")
 
 
 def test_a_log_over_new_year_goes_on(tmp_path):
