@@ -368,8 +368,8 @@ class TimelineApp(App[None]):
         from tui.versus import parse_policy, versus
 
         worker = get_current_worker()
-        reading = self.feed.whole_reading(lambda: worker.is_cancelled)
         options = parse_policy(policy)
+        reading = self.feed.whole_reading(lambda: worker.is_cancelled)
         made = versus(reading, options, policy, lambda: worker.is_cancelled) if reading else None
         if made is not None and not worker.is_cancelled:
             self.call_from_thread(self.push_screen, Contest(made, self.session.scene.setting))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from parser.sanitise import sanitise
 from triage.finding import Finding
+from triage.reporters import words
 from tui.words import Line, cut, requests_words, seconds
 
 _QUIET = ("healthy", "nothing-to-judge")
@@ -74,7 +75,7 @@ def _entry(finding: Finding, requests: int) -> list[Line]:
     role = "restore" if finding.mechanism in _QUIET else "evict"
     sure = f"{finding.confidence:.0%} sure · {finding.grade} · {requests_words(requests)}"
     lines: list[Line] = [
-        [(f"{finding.rank}. {finding.mechanism}", role), (f"  {finding.role} · {sure}", "dim")]
+        [(f"{finding.rank}. {finding.mechanism}", role), (f"  {words.role(finding)} · {sure}", "dim")]
     ]
     lines.append([(cut(sanitise(finding.explanation), 400), "plain")])
     remedy = finding.remedy_user or finding.remedy_server
