@@ -53,16 +53,18 @@ def close_up(scene: Scene, row: int) -> tuple[Row, Row]:
 
 
 @pytest.mark.parametrize("path", LOGS, ids=lambda path: f"{path.parent.name}/{path.name}")
-def test_every_request_is_drawn_in_its_slot_with_its_conversation(path):
+def test_every_request_is_drawn_in_its_slot_with_its_conversation_and_eviction(path):
     reading, scene = drawn(path)
     assert len(scene.table) == len(reading.requests)
     assert len(scene.table) > 0 or path in CASES
+    known = conversations(reading)
     for row, request in enumerate(reading.requests):
         lane = scene.lanes[lane_of(scene, row)]
         assert lane.slot == request.slot
         assert lane.name == (f"slot {request.slot}" if request.slot is not None else lane.name)
-        who, _ = close_up(scene, row)
-        expected = letter(request.conversation, conversations(reading).index(request.conversation))
+        who, work = close_up(scene, row)
+        check_eviction(request, work)
+        expected = letter(request.conversation, known.index(request.conversation))
         assert who.text[0] == expected, f"request {request.request}: {who.text}"
 
 
@@ -73,18 +75,12 @@ def conversations(reading: Reading) -> list[str | None]:
     ]
 
 
-@pytest.mark.parametrize("path", LOGS, ids=lambda path: f"{path.parent.name}/{path.name}")
-def test_every_eviction_is_drawn_once_and_says_whether_it_was_saved(path):
-    reading, scene = drawn(path)
-    for row, request in enumerate(reading.requests):
-        _, work = close_up(scene, row)
-        signs = {UNICODE.evict, UNICODE.lost, UNICODE.swap}
-        seen = [char for char in work.text if char in signs]
-        assert len(seen) == (1 if request.evicted_live_tokens else 0), (
-            f"request {request.request}: {work.text}"
-        )
-        if seen:
-            assert (seen[0] != UNICODE.lost) == request.evict_stored
+def check_eviction(request: Request, work: Row) -> None:
+    """An eviction is drawn once, and says whether it was saved."""
+    seen = [char for char in work.text if char in (UNICODE.evict, UNICODE.lost, UNICODE.swap)]
+    assert len(seen) == (1 if request.evicted_live_tokens else 0), f"request {request.request}: {work.text}"
+    if seen:
+        assert (seen[0] != UNICODE.lost) == request.evict_stored
 
 
 @pytest.mark.parametrize("path", LOGS, ids=lambda path: f"{path.parent.name}/{path.name}")
