@@ -115,13 +115,14 @@ def _solved(evidence: Evidence) -> tuple[Solution, Defaults]:
     solve(evidence.lengths, evidence.agreed, evidence.parted, read)
     known = [*evidence.agreed, *(Agree(guess.about, *guess.way) for guess in read if guess.way is not None)]
     refuted: set[tuple[int, int, int]] = set()
-    first = Defaults(evidence, grow(evidence.lengths, known))
-    first.run()
-    side = first.side_calls()
-    for _ in range(_ROUNDS):
-        defaults = Defaults(evidence, grow(evidence.lengths, known), refuted, side)
+    defaults = Defaults(evidence, grow(evidence.lengths, known))
+    found, side = defaults.run(), defaults.side_calls()
+    for number in range(_ROUNDS):
+        if number or side:
+            defaults = Defaults(evidence, grow(evidence.lengths, known), refuted, side)
+            found = defaults.run()
         # of two about one request that of the file comes last, and is blamed first: it has another way
-        guesses = defaults.run() + [replace(guess) for guess in read]
+        guesses = found + [replace(guess) for guess in read]
         solution = solve(evidence.lengths, evidence.agreed, evidence.parted, guesses)
         wrong = {(g.about, *way) for g in guesses for way in g.ways[: g.taken]} - refuted
         if not wrong:

@@ -28,7 +28,7 @@ class Oracle:
             self.tokens[segment.id] = [
                 (next(ids), text[i * size // n : (i + 1) * size // n]) for i in range(n)
             ]
-        self.files, self.made, self.evictions = [], 0, 0
+        self.files, self.made, self.evictions, self.names = [], 0, 0, {}
         self.now, self.heap, self.seq, self.queue = 0.0, [], 0, []
         self.slots = [self.empty_slot(i) for i in range(config.slot_count)]
         self.running, self.locks, self.last, self.decode_due = {}, [], -1, False
@@ -656,7 +656,8 @@ class Oracle:
         if self.g.evicts_before and not self.make_room(c.budget_bytes - size, key, job, now, None):
             return False, 0.0
         self.made += 1
-        file = Bag(name=self.made, key=key, tokens=list(state), size=size, reason=reason, hits=0, used=now)
+        name = self.names.setdefault(key, self.made)
+        file = Bag(name=name, key=key, tokens=list(state), size=size, reason=reason, hits=0, used=now)
         self.files.append(file)
         if not self.g.evicts_before:
             self.make_room(c.budget_bytes, key, job, now, file)
