@@ -74,7 +74,7 @@ class History:
     stores: dict[str, Sums] = field(default_factory=dict)
     days: dict[str, Sums] = field(default_factory=dict)
     conversations: dict[str, Sums] = field(default_factory=dict)
-    costly: list[tuple[float, int, Request]] = field(default_factory=list)
+    costly: list[tuple[float, int, int, Request]] = field(default_factory=list)
     requests: int = 0
     first: datetime | None = None
 
@@ -99,7 +99,7 @@ class History:
         self._conversation(request).add(*row)
         if request.prefill_s is not None:
             self.runs[request.prefill_s >= LONG_RUN_S].add(*row)
-            self._keep_costly(request)
+        self._keep_costly(request)
         if missed:
             reason = next((reasons[seq] for seq in request.events if seq in reasons), "not said")
             self._sums(self.reasons, reason).add(*row)
@@ -129,10 +129,17 @@ class History:
         return self._sums(self.conversations, request.conversation or "not known")
 
     def _keep_costly(self, request: Request) -> None:
-        item = (request.prefill_s or 0.0, -request.request, request)
+        """By seconds; those that say no seconds come after, by the tokens that they had to prefill."""
+        tokens = request.prefilled_tokens
+        if tokens is None and request.common is not None:
+            tokens = request.canonical_prompt_tokens  # a miss: at most that
+        seconds = request.prefill_s or 0.0
+        if not seconds and not tokens:
+            return
+        item = (seconds, tokens or 0, -request.request, request)
         if len(self.costly) < COSTLIEST:
             heapq.heappush(self.costly, item)
-        elif item[:2] > self.costly[0][:2]:
+        elif item[:3] > self.costly[0][:3]:
             heapq.heapreplace(self.costly, item)
 
     def _day(self, request: Request) -> str:
@@ -196,13 +203,13 @@ class History:
         rows = [
             (
                 f"line {r.line}",
-                r.prompt_tokens,
+                r.canonical_prompt_tokens if r.prompt_tokens is None else r.prompt_tokens,
                 r.cached_tokens,
                 r.lost_to_cache_tokens,
                 r.source,
-                _round(seconds, 1),
+                _rounded(r.prefill_s, 1),
             )
-            for seconds, _, r in sorted(self.costly, key=lambda item: (-item[0], -item[1]))
+            for *_, r in sorted(self.costly, key=lambda item: item[:3], reverse=True)
         ]
         return TableData(
             "costliest requests", ("request", "prompt", "reused", "lost", "source", "prefill s"), tuple(rows)

@@ -75,7 +75,7 @@ def _timeline(report: Report) -> Iterator[str]:
 
 
 def _finding(finding: Finding, report: Report) -> Iterator[str]:
-    grade = f"{finding.role}, {words.how_sure(finding)}"
+    grade = f"{words.role(finding)}, {words.how_sure(finding)}"
     yield f'<section class="card" id="f{finding.rank}">'
     yield f'<h3>{finding.rank}. {text(finding.mechanism)} <span class="dim">({text(grade)})</span></h3>'
     yield f"<p>{text(finding.explanation)}</p>"

@@ -61,7 +61,7 @@ def _parts(report: Report) -> Iterator[str]:
 
 
 def _finding(finding: Finding, report: Report) -> Iterator[str]:
-    yield f"### {finding.rank}. {finding.mechanism} ({finding.role}, {words.how_sure(finding)})"
+    yield f"### {finding.rank}. {finding.mechanism} ({words.role(finding)}, {words.how_sure(finding)})"
     yield ""
     yield f"Whose part: {words.part(finding.mechanism)}."
     yield ""

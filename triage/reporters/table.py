@@ -95,7 +95,10 @@ def _evidence(finding: Finding, report: Report, width: int) -> Iterator[tuple[st
 
 def _further(finding: Finding, report: Report, width: int) -> Iterator[tuple[str, str]]:
     style = "" if finding.mechanism in _CLEAR else _YELLOW
-    yield style, f"{finding.rank}. {finding.mechanism}  ({finding.role}, {finding.confidence:.0%} sure)"
+    yield (
+        style,
+        f"{finding.rank}. {finding.mechanism}  ({words.role(finding)}, {finding.confidence:.0%} sure)",
+    )
     for name, said in (
         ("", finding.explanation),
         ("you", finding.remedy_user),

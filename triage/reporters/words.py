@@ -43,6 +43,8 @@ _GRADES: Final = {
     "log": "from the log alone", "config": "with its configuration", "turns": "over several turns",
     "trace": "with the trace", "possible": "possible", "hearsay": "from what people say, not from log lines",
 }  # fmt: skip
+#: verdicts that nothing is wrong, or nothing to be told
+_NO_FAULT: Final = frozenset({"healthy", "slow-but-right", "nothing-to-judge"})
 #: less is not worth a word
 _LEAST_S: Final = 0.05
 
@@ -50,6 +52,12 @@ _LEAST_S: Final = 0.05
 def part(mechanism: str) -> str:
     """Whose part it is: server policy, configuration, client, machine or engine, nobody's."""
     return next((name for name, ids in _PARTS.items() if mechanism in ids), "server policy")
+
+
+def role(finding: Finding) -> str:
+    """`primary`, `contributing`, or that it explains no cost and only completes the picture."""
+    aside = finding.rank > 1 and finding.mechanism in _NO_FAULT
+    return "for information" if aside else finding.role
 
 
 def how_sure(finding: Finding) -> str:
