@@ -108,11 +108,25 @@ def _defect(error: Exception) -> Ds4scopeError:
     if isinstance(error, OSError) and error.errno in _UNWRITABLE:
         hint = "make room, or write to another place"
         return UsageError("E-USAGE-OUTPUT", f"cannot write: {error.strerror}", hint=hint)
+    if place := _in_plugin(error):
+        hint = "mend the plug-in (docs/plugins.md says what it is asked); DS4SCOPE_TRACEBACK=1 shows how it was reached"
+        return UsageError("E-PLUGIN", f"{place}: {type(error).__name__}: {error}"[:400], hint=hint)
     said = f"this should not happen: {type(error).__name__}: {error}".encode(
         "ascii", "backslashreplace"
     ).decode()
     hint = "please report it, with `ds4scope redact LOG` of the input; DS4SCOPE_TRACEBACK=1 shows where it happened"
     return InputError("E-INTERNAL", said[:400], hint=hint)
+
+
+def _in_plugin(error: Exception) -> str:
+    """Where in a file that was given as `file.py:Class` it happened; empty where it did elsewhere."""
+    from traceback import walk_tb
+
+    frames = [
+        (frame.f_globals.get("__name__", ""), frame, line) for frame, line in walk_tb(error.__traceback__)
+    ]
+    inside = [(frame, line) for name, frame, line in frames if name.startswith("ds4scope_plugin_")]
+    return f"{inside[-1][0].f_code.co_filename}:{inside[-1][1]}" if inside else ""
 
 
 if __name__ == "__main__":

@@ -321,3 +321,11 @@ def test_a_sweep_axis_needs_numbers(ds4scope):
 def test_dask_needs_an_address(ds4scope):
     status, _, err = ds4scope("sweep", W1, "--engine", "dask")
     assert status == 2 and "--dask-address" in err
+
+
+def test_a_plugin_that_raises_is_named_with_its_line(ds4scope, tmp_path):
+    plugin = tmp_path / "bad.py"
+    plugin.write_text("class Bad:\n    def __getattr__(self, name):\n        return 1 // 0\n")
+    status, _, err = ds4scope("replay", STEAL, "--scheduler", f"{plugin}:Bad")
+    assert status == 2
+    assert "bad.py:3: ZeroDivisionError" in err
