@@ -152,7 +152,9 @@ def cost_figures(tokens: int | None, seconds: float | None, view: View) -> dict[
     """avoidable_tokens, avoidable_seconds and their range at the log's slowest and fastest prefill."""
     span = None
     if tokens is not None and view.rates and view.rates[0] > 0:
-        span = [round(tokens / view.rates[1], 3), round(tokens / view.rates[0], 3)]
+        low, high = tokens / view.rates[1], tokens / view.rates[0]
+        stored = max(0.0, (seconds or 0.0) - high)  # saving and loading take what they take at any speed
+        span = [round(min(low + stored, seconds or low), 3), round(high + stored, 3)]
     return compact(
         {"avoidable_tokens": tokens, "avoidable_seconds": seconds, "avoidable_seconds_range": span}
     )
