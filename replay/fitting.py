@@ -100,7 +100,7 @@ def _straight(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
     slopes = [
         (b[1] - a[1]) / (b[0] - a[0]) for i, a in enumerate(some) for b in some[i + 1 :] if b[0] > a[0] * 1.05
     ]
-    through = max(0.0, median(y / x for x, y in points))
+    through = max(0.0, median([y / x for x, y in points if x] or [0.0]))
     slope = min(max(0.0, median(slopes)), through) if len(slopes) >= 3 else through
     return max(0.0, median(y - slope * x for x, y in points)), slope
 

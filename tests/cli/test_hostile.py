@@ -218,3 +218,12 @@ def test_of_a_very_long_line_a_bounded_text_is_kept(capfdbinary, tmp_path):
     log.write_bytes(LOG.read_bytes() + b"ds4: " + b"1" * 1_000_000 + b"\n")
     status, out, _ = run(capfdbinary, "events", "--format", "ndjson", log)
     assert status == 0 and len(json.loads(out.splitlines()[-1])["message"]) <= MAX_TEXT
+
+
+def test_spans_that_run_backwards_can_be_replayed(capfdbinary, tmp_path):
+    import re
+
+    log = tmp_path / "server.log"
+    log.write_bytes(re.sub(rb"ctx=(\d+)\.\.(\d+):", rb"ctx=\2..\1:", LOG.read_bytes()))
+    status, _, err = run(capfdbinary, "replay", "--format", "json", log)
+    assert status in (0, 3) and "E-INTERNAL" not in err
