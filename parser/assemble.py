@@ -26,6 +26,10 @@ from parser.server import Shapes, server_of
 from parser.trace import TraceRequest
 
 _RUN_KINDS: Final = ("startup", "shutdown")
+_COUNTS: Final = (
+    "prompt_tokens", "canonical_prompt_tokens", "cached_tokens", "prefilled_tokens", "generated_tokens",
+    "live_before", "common", "evicted_live_tokens", "disk_hit_tokens", "live_after",
+)  # fmt: skip
 
 
 class Assembler:
@@ -235,6 +239,10 @@ def year_by_mtime(first: str | None, last: str | None, mtime: float) -> int | No
 def finished(opened: Open, number: int) -> Request:
     """The row of a closed request."""
     row = opened.row
+    for name in _COUNTS:
+        count = getattr(row, name)
+        if count is not None and count < 0:
+            setattr(row, name, None)  # a damaged line: no count is known
     row.request = number
     row.events = tuple(sorted(opened.events))
     row.lines = tuple(sorted(set(opened.lines)))

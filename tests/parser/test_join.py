@@ -447,3 +447,15 @@ def test_a_load_before_the_start_lines_is_of_the_process_that_they_begin(tmp_pat
     )
     (row,) = rows(tmp_path, "chat ctx=20480..74210:53730 TOOLS prompt start", start=f"{hit}\n{THREE_SLOTS}")
     assert (row.source, row.cached_tokens) == ("disk-text", 20480)
+
+
+def test_a_count_below_zero_is_no_count(tmp_path):
+    (row,) = rows(
+        tmp_path,
+        """
+        live kv cache miss live=-5 prompt=1981 common=-3 reason=token-mismatch
+        chat ctx=0..1981:1981 prompt start
+        chat ctx=0..1981:1981 gen=-7 finish=stop 0.558s
+        """,
+    )
+    assert (row.live_before, row.common, row.generated_tokens, row.prompt_tokens) == (None, None, None, 1981)
