@@ -17,4 +17,7 @@ from triage.figures import cost_figures
     ],
 )
 def test_range(tokens, seconds, span):
-    assert cost_figures(tokens, seconds, SimpleNamespace(rates=(400.0, 500.0)))["avoidable_seconds_range"] == span
+    assert (
+        cost_figures(tokens, seconds, SimpleNamespace(rates=(400.0, 500.0)))["avoidable_seconds_range"]
+        == span
+    )
