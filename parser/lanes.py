@@ -130,24 +130,17 @@ class InColumns:
         """The events of the lines that were found in a region of a file whose first line is number `line`."""
         from parser.rawlines import at_places, valid
 
-        numbers, offsets = (
-            [line + number for number, _ in region.places],
-            [place for _, place in region.places],
-        )
+        numbers, offsets = [line + number for number, _ in region.places], [at for _, at in region.places]
         data = valid(region.found)
         rows = at_places(data, numbers, offsets)
         taken = self._fast.take(rows, data, source)
-        at = dict(
-            zip(
-                offsets,
-                accumulate(rows["_length"].to_list(), lambda a, b: a + b + 1, initial=0),
-                strict=False,
-            )
-        )
-        left = [
-            (n, offset, region.found[at[offset] : at[offset] + length]) for n, offset, length in taken.left
-        ]
-        left += [(line + number, offset, found) for number, offset, found in region.stretches]
+        left = [(line + number, offset, found) for number, offset, found in region.stretches]
+        if taken.left:
+            begins = accumulate((length + 1 for length in rows["_length"]), initial=0)
+            at = dict(zip(offsets, begins, strict=False))
+            left += [
+                (n, offset, region.found[at[offset] : at[offset] + size]) for n, offset, size in taken.left
+            ]
         return self._with_left(taken, left, source)
 
     def _with_left(self, taken: Taken, left: Iterable[tuple[int, int, bytes]], source: int) -> Prepared:

@@ -15,7 +15,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby, islice
-from typing import Final
+from operator import itemgetter
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -24,6 +25,9 @@ from parser.sieve import Finder, Sieve
 from parser.sources import Source
 from parser.textlines import AFTER_RECORD, ERROR_BYTES, OPENERS, opens_record
 from parser.wrappers import uncoloured
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 #: Bytes whose findings are parsed together, bytes that are searched at a time, longest literal.
 REGION: Final = 128 << 20
@@ -133,7 +137,7 @@ class _Search:
         self._finder = Finder(sieve, PIECE + REACH)
         self._ends = np.empty(PIECE + REACH, np.bool_)
         self._start, self._stop = start, stop
-        self._at, self._number = start, 0  # the number of the line in which the byte `_at` lies
+        self._number = 0  # line ends before the piece at hand
         self._behind = start - 1  # the end of the last line or record that was kept
         self._places: list[tuple[int, int]] = []
         self._found: list[bytes] = []
@@ -144,7 +148,6 @@ class _Search:
         for at in range(self._start, self._stop, PIECE):
             end = min(at + PIECE, self._stop)
             self._piece(at, end)
-            self._number_of(end)
             if (end - self._start) % RELEASED == 0:
                 _release(self._data, end - RELEASED, end - REACH)
         _release(self._data, self._stop - (self._stop - self._start) % RELEASED, self._stop)
@@ -152,19 +155,28 @@ class _Search:
 
     def _piece(self, at: int, end: int) -> None:
         reach = self._view[at : min(end + REACH, self._stop)]
-        marks = sorted((at + begin, needle in OPENERS) for needle, begin in self._finder.find(reach))
-        for line_end, several in groupby(marks, key=lambda mark: self._end(mark[0])):
-            self._line(line_end, [opener for _, opener in several])
+        marks = sorted((begin, needle in OPENERS) for needle, begin in self._finder.find(reach))
+        is_end = np.equal(reach, NEWLINE, out=self._ends[: len(reach)])
+        if marks:
+            self._lines(at, marks, np.flatnonzero(is_end))
+        self._number += int(np.count_nonzero(is_end[: end - at]))
 
-    def _line(self, end: int, openers: list[bool]) -> None:
-        first = self._data.rfind(b"\n", self._start, end) + 1 or self._start
-        if first <= self._behind:
-            return  # known from the piece before, or part of a record
+    def _lines(self, at: int, marks: list[tuple[int, bool]], ends: NDArray[np.intp]) -> None:
+        """The lines that hold these marks; `marks` and line `ends` count from byte `at`."""
+        before = np.searchsorted(ends, [begin for begin, _ in marks]).tolist()
+        openers = (opener for _, opener in marks)
+        for count, several in groupby(zip(before, openers, strict=True), key=itemgetter(0)):
+            first = at + int(ends[count - 1]) + 1 if count else self._begin(at)
+            end = at + int(ends[count]) if count < len(ends) else self._end(max(first, at))
+            if first > self._behind:  # else known from the piece before, or part of a record
+                self._line(self._number + count, first, end, [opener for _, opener in several])
+
+    def _line(self, number: int, first: int, end: int, openers: list[bool]) -> None:
         if any(openers) and self._opens(first, end):
             end = self._behind_record(end)
-            self._stretches.append((self._number_of(first), first, self._data[first:end]))
+            self._stretches.append((number, first, self._data[first:end]))
         elif not all(openers):
-            self._places.append((self._number_of(first), first))
+            self._places.append((number, first))
             self._found.append(self._data[first:end])
         else:
             return
@@ -173,16 +185,9 @@ class _Search:
     def _opens(self, first: int, end: int) -> bool:
         return opens_record(uncoloured(self._data[first:end].decode("utf-8", "replace")))
 
-    def _number_of(self, place: int) -> int:
-        """The number of the line in which `place` lies, which may be a little before the last one asked for."""
-        low, high = sorted((self._at, place))
-        ends = 0
-        for at in range(low, high, len(self._ends)):
-            piece = self._view[at : min(at + len(self._ends), high)]
-            ends += int(np.count_nonzero(np.equal(piece, NEWLINE, out=self._ends[: len(piece)])))
-        self._number += ends if place > self._at else -ends
-        self._at = place
-        return self._number
+    def _begin(self, place: int) -> int:
+        """Where the line begins in which `place` lies."""
+        return self._data.rfind(b"\n", self._start, place) + 1 or self._start
 
     def _end(self, place: int) -> int:
         end = self._data.find(b"\n", place, self._stop)
