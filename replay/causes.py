@@ -57,7 +57,7 @@ class Causes:
         if "prefix" in self.asked[before.request].open_to:
             return RELATION_OPEN
         file = self.extraction.evidence.served_from.get(index)
-        if file is not None and file.known_from_hit:
+        if (file is not None and file.known_from_hit) or self._assumed(after):
             return FILE_FROM_BEFORE
         if field == "slot" and self._freed_late(index, after):
             return SLOT_FREED_LATE
@@ -69,6 +69,11 @@ class Causes:
         if self._rests_on_open(index):
             return RELATION_OPEN
         return UNEXPLAINED
+
+    def _assumed(self, after: Served) -> bool:
+        """The replay loads a file that is only assumed to have been there before the log."""
+        files = self.extraction.evidence.files
+        return any(f.known_from_hit and f.tokens == after.disk_hit_tokens for f in files)
 
     def _freed_late(self, index: int, after: Served) -> bool:
         """R2.8: the replay's slot had ended its last request so shortly before that in the server it was still

@@ -4,10 +4,12 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from captured import NAMES, TRACED, study
+from captured import CAPTURES, NAMES, TRACED, study
 
+from parser.reading import read
 from parser.request import Store
-from replay.causes import CAUSES
+from replay.causes import CAUSES, FILE_FROM_BEFORE
+from replay.study import study_of
 
 
 def fidelity(made):
@@ -82,3 +84,13 @@ def test_nothing_of_the_outcome_is_copied():
     honest = made.run(server="ds4-2026-09-reuse")
     assert honest.totals.live_misses == 0
     assert observed.totals.live_misses == 15
+
+
+def test_a_log_that_starts_in_the_middle_blames_the_files_that_it_must_assume(tmp_path):
+    """The first request is in flight and its own store is cut off; a later hit shows that the file was there."""
+    log = CAPTURES / "matrix/W4/aug-2-disk/server.log"
+    cut = tmp_path / "server.log"
+    cut.write_text("".join(log.read_text().splitlines(keepends=True)[20:40]))
+    (one,) = fidelity(study_of(read([str(cut)]))).divergences
+
+    assert (one.request, one.why) == (1, FILE_FROM_BEFORE)

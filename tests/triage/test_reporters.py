@@ -175,6 +175,12 @@ def test_a_remedy_that_the_replay_refutes_is_not_said_to_save():
     )
 
 
+def test_an_excerpt_says_why_nothing_was_replayed_and_which_options_only_people_name():
+    said = renderer("table")(triage(read([str(ROOT / "fixtures/seeds/slot-steal.md")]), counterfactuals=True))
+    assert "not replayed: an excerpt" in said
+    assert "batched_session=2" in said.partition("people say, no log line does:")[2]
+
+
 def test_one_line_is_not_said_to_be_lines(tmp_path):
     path = tmp_path / "one.log"
     path.write_text("1130 10:00:00 ds4-server: listening on http://127.0.0.1:8000\nwhat now\n")

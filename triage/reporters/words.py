@@ -130,10 +130,11 @@ def _number(value: float) -> str:
 
 
 def proof(finding: Finding) -> str:
-    """What a replay says a remedy saves, with the range of the seconds, or nothing."""
+    """What a replay says a remedy saves, with the range of the seconds, or why none could say."""
     found = finding.counterfactual
     if found is None:
-        return ""
+        why = finding.quantities.get("not_replayed")
+        return f"not replayed: {why}" if why else ""
     tokens, seconds = found.tokens_saved, found.seconds_saved
     worse = (tokens or 0) < 0 and (seconds or 0.0) <= 0
     sign = -1 if worse else 1
@@ -176,8 +177,11 @@ def flags_seen(report: Report) -> str:
     if server.family:
         parts.append(server.family)
     shown = {k: v for k, v in server.config.items() if k not in ("kv_disk_dir", "trace", "scheduler")}
-    parts += [sanitise(f"{key}={value}") for key, value in shown.items()]
-    return ", ".join(parts)
+    said = {one.what.partition("=")[0] for one in server.evidence if one.grade == "option"}
+    parts += [sanitise(f"{key}={value}") for key, value in shown.items() if key not in said]
+    weaker = [sanitise(f"{key}={value}") for key, value in shown.items() if key in said]
+    named = f"; people say, no log line does: {', '.join(weaker)}" if weaker else ""
+    return ", ".join(parts) + named
 
 
 def input_names(report: Report) -> str:
