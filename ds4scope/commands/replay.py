@@ -129,6 +129,17 @@ def profile_name(made: Study, options: dict[str, Any]) -> str:
     return str(options.get("server") or detected or DEFAULT_PROFILE)
 
 
+def _profile_lines(made: Study, options: dict[str, Any]) -> list[str]:
+    """Why the log is believed to be of this build."""
+    if options.get("server") or made.reading is None:
+        return []
+    shapes = [one for one in made.reading.server.evidence if one.what == "build"]
+    if not shapes:
+        return ["nothing in the log tells its build: the default is taken (--server names another)"]
+    why = "; ".join(one.because if one.line is None else f"{one.because}, line {one.line}" for one in shapes)
+    return [f"{profile_name(made, options)} by the shapes of lines: {why}"]
+
+
 def hearsay(made: Study) -> list[dict[str, Any]]:
     """Figures that people state in their own words: they stand beside, nothing is computed from them."""
     from dataclasses import asdict
@@ -168,6 +179,7 @@ def _table(
     if made.observed is not None:
         columns, outcomes = ["", "observed", "replayed"], [(made.observed, True), *outcomes]
     lines = [table(columns, totals_rows(outcomes), title=f"server {profile_name(made, options)}")]
+    lines += [f"{sanitise(line)}\n" for line in _profile_lines(made, options)]
     if fidelity is not None:
         lines += _differences(fidelity)
     lines += [f"{sanitise(line)}\n" for line in rewind_lines(rewinds(made, options, predicted))]

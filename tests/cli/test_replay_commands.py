@@ -329,3 +329,9 @@ def test_a_plugin_that_raises_is_named_with_its_line(ds4scope, tmp_path):
     status, _, err = ds4scope("replay", STEAL, "--scheduler", f"{plugin}:Bad")
     assert status == 2
     assert "bad.py:3: ZeroDivisionError" in err
+
+
+def test_a_replay_says_why_the_log_is_of_that_build(ds4scope):
+    _, out, _ = ds4scope("replay", STEAL)
+    assert "ds4-2026-08 by the shapes of lines: batched mode" in out
+    assert "by the shapes" not in ds4scope("replay", STEAL, "--server", "ds4-2026-08")[1]
