@@ -28,7 +28,7 @@ from tui.placing import AxisChoice
 from tui.scene import Scene, Setting, build
 from tui.tables import Deleted, Frozen, Tables
 
-_PERIOD: Final = 0.25  # seconds between two pictures while reading
+_PERIOD: Final = 0.5  # seconds between two pictures while reading
 _LONG: Final = 2 << 20  # bytes from which the beginning is shown first
 _DRAWN: Final = 0.1  # seconds in which nothing else runs, so that the beginning is on the screen at once
 _DELETIONS_KEPT: Final = 20_000  # the latest, for requests that are still open
