@@ -14,6 +14,7 @@ from parser.hearsay import Hearsay
 from parser.reading import Asked
 from parser.report import is_report, read_report
 from parser.sources import Source, find_sources
+from parser.window import Window
 
 #: logs of more bytes than this are skimmed (`parser.skim`) where nothing asks for more
 LONG: Final = 24 << 20
@@ -67,14 +68,18 @@ class Inputs:
     def _of_reports(self, sources: list[Source]) -> Iterator[EventLog]:
         from parser.events import parse_lines
 
+        windows = []
         for source in sources:
             lines, heard = read_report(source, max_bytes=self.asked.max_bytes)
             self._heard += heard
-            log, base = parse_lines(lines, lane=self.asked.lane), self._base()
+            windows.append(Window(self.asked.since, self.asked.until))
+            log, base = windows[-1].cut(parse_lines(lines, lane=self.asked.lane)), self._base()
             if base or self.asked.kinds:
                 wanted = self.asked.kinds or KINDS
                 log = EventLog([replace(e, seq=e.seq + base) for e in log.rows(*wanted)])
             yield log
+        if not self.asked.kinds and not any(window.given for window in windows):
+            windows[0].refuse_nothing()
 
     def _base(self) -> int:
         """The first `seq` of the next group of sources, behind any of the last."""

@@ -25,7 +25,7 @@ class Window:
 
     def __init__(self, since: str | None, until: str | None) -> None:
         self._since, self._until = _bound(since), _bound(until)
-        self._inside, self.passed, self._given = self._since is None, False, False
+        self._inside, self.passed, self.given = self._since is None, False, False
         self._year, self._month, self._first = 0, "", ""
 
     def cut(self, log: EventLog) -> EventLog:
@@ -41,12 +41,12 @@ class Window:
                 self.passed, last = True, seq
                 break
         part = log.between(first, last) if first is not None else EventLog([])
-        self._given |= bool(part.counts)
+        self.given |= bool(part.counts)
         return part
 
     def refuse_nothing(self) -> None:
         """Raises InputError where the stretch has not begun by the end of the input."""
-        if not self._inside or (self.passed and not self._given):
+        if not self._inside or (self.passed and not self.given):
             said = " ".join(
                 f"--{name} {bound}"
                 for name, bound in (("since", self._since), ("until", self._until))

@@ -4,6 +4,7 @@ import pytest
 
 from parser.errors import InputError, UsageError
 from parser.events import read_events
+from parser.reading import read
 
 
 def log(tmp_path, stamps):
@@ -86,3 +87,13 @@ def test_what_lies_behind_the_stretch_is_not_read(tmp_path, monkeypatch):
 def test_a_bound_that_is_no_stamp(text):
     with pytest.raises(UsageError):
         list(read_events(["x.log"], since=text))
+
+
+def test_a_stretch_of_a_pasted_log(tmp_path):
+    report = tmp_path / "issue.md"
+    lines = [f"0915 10:00:0{n} ds4-server: chat ctx=0..{n}:{n} prompt start" for n in range(1, 5)]
+    report.write_text("It is slow:\n\n```\n" + "\n".join(lines) + "\n```\n")
+
+    assert [r.prompt_tokens for r in read([str(report)], since="10:00:03").requests] == [3, 4]
+    with pytest.raises(InputError, match="nothing of the log"):
+        read([str(report)], since="0916")
