@@ -248,6 +248,7 @@ class Redactor:
         words = _vocabulary()
 
         def one(found: re.Match[str]) -> str:
+            """The stand-in of one word, or the word where it is the log's own."""
             word = found[0]
             if (
                 word.rstrip(".-") in words

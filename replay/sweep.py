@@ -145,6 +145,7 @@ def dask(address: str) -> Runner:
         raise UsageError("E-DASK", f"Dask is not installed ({error})", hint=hint) from None
 
     def remote(tasks: Sequence[Job]) -> Iterator[list[Row]]:
+        """Rows of each job, in order, by the workers of the cluster. Raises UsageError where none is reached."""
         try:
             client: Any = connect(address, timeout="5s", set_as_default=False)
         except (OSError, ValueError) as error:

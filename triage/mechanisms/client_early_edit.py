@@ -23,6 +23,7 @@ def detect(view: View) -> Iterator[Sign]:
     """C < min(L, P)/2 and P >= 0.9 L (3.1.9)."""
 
     def extra(episodes: list[Episode]) -> dict[str, Any]:
+        """Where the prompt parts, what the disk gave, how much each prompt grew."""
         return {
             "common_tokens": episodes[0].common,
             "disk_hit_tokens": total(e.hit_tokens for e in episodes),

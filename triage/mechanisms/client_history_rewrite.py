@@ -28,6 +28,7 @@ def detect(view: View) -> Iterator[Sign]:
     """P clearly below L with C far below both, or C creeping forward between misses (3.1.11)."""
 
     def extra(episodes: list[Episode]) -> dict[str, Any]:
+        """How many requests lie between two rewrites, and how far the common prefix moves on."""
         numbers = [e.request.request for e in episodes]
         between = [b - a - 1 for a, b in pairwise(numbers)]
         commons = [e.common for e in episodes if e.common is not None]

@@ -26,6 +26,7 @@ def detect(view: View) -> Iterator[Sign]:
     """C pinned over three or more misses, or the same distance below P' turn after turn (3.1.5, 3.1.8)."""
 
     def extra(episodes: list[Episode]) -> dict[str, Any]:
+        """How many turns part at the same place, and how far before the end."""
         commons = [e.common for e in episodes if e.common is not None]
         pinned = max(commons) - min(commons) <= 2 * view.limits.same_common_tokens if commons else False
         distances = [e.previous.prompt - e.common for e in episodes if e.previous and e.common is not None]

@@ -40,6 +40,7 @@ def detect(view: View) -> Iterator[Sign]:
     """C = P <= L (3.1.2); or a rewind line that says it is not restorable."""
 
     def extra(episodes: list[Episode]) -> dict[str, Any]:
+        """What the retries computed again, and the refusals that the log prints."""
         refused = view.of("live_rewind", *_REFUSED)
         reprefill = total(e.reprefill if e.reprefill is not None else e.prompt for e in episodes)
         return {

@@ -20,6 +20,7 @@ def detect(view: View) -> Iterator[Sign]:
     """A repair line since the previous prompt and C = P' + 0...16 (3.1.4)."""
 
     def extra(episodes: list[Episode]) -> dict[str, Any]:
+        """The repairs before each miss, and how long each took."""
         repairs = [r for e in episodes for r in e.before if r.kind == "tool_repair" and r.rule in REPAIRS]
         waits = [
             view.span_s([r, e.miss])

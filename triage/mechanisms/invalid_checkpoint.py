@@ -30,6 +30,7 @@ def detect(view: View) -> Iterator[Sign]:
     """C = 0 with L > 0 (3.1.1)."""
 
     def extra(episodes: list[Episode]) -> dict[str, Any]:
+        """The states thrown out, what was computed again, how the request before ended."""
         return {
             "lost_live_tokens": total(e.live for e in episodes),
             "reprefill_tokens": total(e.reprefill if e.reprefill is not None else e.prompt for e in episodes),

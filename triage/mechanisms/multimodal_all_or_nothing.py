@@ -30,6 +30,7 @@ def detect(view: View) -> Iterator[Sign]:
     """Images are known to be in the conversation and C >= 0.8 P (3.1.6)."""
 
     def extra(episodes: list[Episode]) -> dict[str, Any]:
+        """How much of the prompt still matched, and how many images were in it."""
         matched = [100.0 * e.common / e.prompt for e in episodes if e.common and e.prompt]
         images = [e.get("images") for e in view.of("multimodal_hit") if e.get("images")]
         return {

@@ -26,6 +26,7 @@ def detect(view: View) -> Iterator[Sign]:
     """C = P' after finish=stop, or with P < L (3.1.7)."""
 
     def extra(episodes: list[Episode]) -> dict[str, Any]:
+        """What had been live, what the disk gave, what had been generated before."""
         return {
             "was_live_tokens": was_live(episodes),
             "disk_hit_tokens": total(e.hit_tokens for e in episodes),

@@ -31,6 +31,7 @@ def detect(view: View) -> Iterator[Sign]:
     """One slot, requests of two sizes alternate, the big conversation pays afterwards (3.1.3)."""
 
     def extra(episodes: list[Episode]) -> dict[str, Any]:
+        """What the switches cost, and the small prompts that made them."""
         small = [e for e in episodes if (e.prompt or 0) < (e.live or 0)]
         return {
             **switch_figures(episodes, view),

@@ -30,6 +30,7 @@ def detect(view: View) -> Iterator[Sign]:
     """C < 64, several slots, a live state is overwritten (3.1.3)."""
 
     def extra(episodes: list[Episode]) -> dict[str, Any]:
+        """What the switches cost, what the owner pays, whether the server did it on purpose."""
         return {
             **switch_figures(episodes, view),
             "owner_reprefill_tokens": _owner_pays(view, episodes),

@@ -26,6 +26,7 @@ def detect(view: View) -> Iterator[Sign]:
     """C >= 0.8 P, C < P, and nothing more specific fits (3.1.10)."""
 
     def extra(episodes: list[Episode]) -> dict[str, Any]:
+        """How much of the prompt still matched."""
         matched = [100.0 * e.common / e.prompt for e in episodes if e.common and e.prompt]
         return {"matched_percent": round(min(matched), 3) if matched else None}
 

@@ -17,6 +17,7 @@ def detect(view: View) -> Iterator[Sign]:
     """Every slot is held by a conversation that returns (3.1.5)."""
 
     def extra(episodes: list[Episode]) -> dict[str, Any]:
+        """What the switches cost, and how many conversations share the slots."""
         slots = view.slots(episodes[0])
         found = switch_figures(episodes, view)
         found["conversations"] = max(found.get("conversations", 2), (slots or 1) + 1)
