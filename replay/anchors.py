@@ -49,7 +49,7 @@ def _said(evidence: Evidence, trim: int, align: int) -> dict[int, int]:
 
 def _guessed(evidence: Evidence, tree: Tree, talks: Sequence[Talk], found: dict[int, int]) -> dict[int, int]:
     heads: dict[int, int] = {}
-    first = {canonical(talk.turns[0]): talk for talk in talks}
+    first = {canonical(talk[0]): talk for talk in talks}
     for string in first:
         depth, mother = tree.depth[string], tree.parent[string]
         while mother >= 0 and depth >= _LEAST_HEAD:
@@ -60,6 +60,6 @@ def _guessed(evidence: Evidence, tree: Tree, talks: Sequence[Talk], found: dict[
     return {
         turn: heads[string] - 1
         for string, talk in first.items()
-        for turn in talk.turns
+        for turn in talk
         if string in heads and turn not in found and evidence.lengths[canonical(turn)] >= heads[string]
     }

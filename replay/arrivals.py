@@ -156,7 +156,7 @@ def _handed(
 ) -> dict[int, int]:  # fmt: skip
     """Index -> index of the request of another conversation whose slot it took the moment that came free, while
     no other slot was idle."""
-    talk_of = {turn: talk for talk in talks for turn in talk.turns}
+    talk_of = {turn: talk for talk in talks for turn in talk}
     slots = reading.server.slots or 1
     pauses: dict[int, tuple[int, float]] = {}
     thinks: list[float] = []
@@ -202,7 +202,7 @@ def _slack(known: Spans, starts: Sequence[float | None], index: int, freed: int)
 
 def _take_turns(one: Talk, other: Talk, before: int, index: int) -> bool:
     """Both conversations were under way: one is not simply the next thing that a client did."""
-    return one.turns[-1] > index or other.turns[0] < before
+    return one[-1] > index or other[0] < before
 
 
 def _freed(known: Spans, slots: int, index: int) -> int | None:

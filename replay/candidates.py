@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
-from math import exp, inf, log, sqrt
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from math import inf, log
 from statistics import median
 from typing import Final, NamedTuple
 
@@ -18,11 +17,16 @@ from replay.strings import canonical, live, owner
 BACK: Final = 6
 #: tokens by which a message boundary may be missed: the role tag, and words that two messages share
 SLACK: Final = 4
-#: a new conversation, in units of (ln(tokens added / usual))^2: seven times the usual, or a seventh of it
-NEW: Final = 4.0
-_CHANGED: Final = 2.0
-_INNER: Final = 4.5
-_RETRY_INNER: Final = 1.0
+#: costs are -ln(likelihood), of what a client does and of the tokens that it adds: it asks again, changes the reply, or
+#: takes back turns; a new conversation is as rare, and its first message may be of any length
+_AGAIN: Final = 3.0
+_CHANGED: Final = 3.0
+_INNER: Final = 3.0
+_NEW: Final = 3.5
+#: ln(tokens of a turn / usual) is normally within this
+_SPREAD: Final = 0.7
+#: a turn adds no more than so many times the usual if it could be a new conversation
+_MOST_USUAL: Final = 20
 #: growths that a log must show before it has a usual one
 _LEAST_GROWTHS: Final = 3
 
@@ -35,11 +39,8 @@ class Way(NamedTuple):
     depth: int
 
 
-@dataclass(slots=True, eq=False)
-class Talk:
-    """One conversation: indices of its requests, in order."""
-
-    turns: list[int] = field(default_factory=list)
+#: one conversation: indices of its requests, in order
+Talk = Sequence[int]
 
 
 class Candidates:
@@ -48,7 +49,7 @@ class Candidates:
     def __init__(
         self, evidence: Evidence, tree: Tree, refuted: Collection[tuple[int, int, int]] = ()
     ) -> None:
-        self.evidence, self.tree, self.refuted = evidence, tree, refuted
+        self.evidence, self.refuted = evidence, refuted
         self.parted: dict[int, list[Part]] = defaultdict(list)
         for part in evidence.parted:
             self.parted[owner(part.one)].append(part)
@@ -61,36 +62,38 @@ class Candidates:
         self.ended = [max(r.events, default=r.line) for r in requests]
         self.usual = _usual_growth(evidence)
 
-    def of(self, index: int, talks: Sequence[Talk], *, new: bool) -> list[Way]:
-        """All ways, the likeliest first; with `new`, only those likelier than a new conversation."""
+    def of(self, index: int, talks: Iterable[Talk], tree: Tree, *, new: bool = False) -> list[Way]:
+        """All ways, the likeliest first; with `new`, only those that a new conversation is no far better account of.
+        `tree` is what is taken for known by now."""
         ways = []
-        most = NEW if new and self.usual is not None else inf
         for talk in talks:
-            if self._in_reach(index, talk, most) and self._alike(index, talk.turns[-1]):
-                ways += self._in_talk(index, talk, most)
+            if self._in_reach(index, talk, new) and self._alike(index, talk[-1]):
+                ways += self._in_talk(index, talk, tree)
         return sorted(ways, key=lambda way: (way.cost, -way.depth, -way.string))
 
-    def _in_reach(self, index: int, talk: Talk, most: float) -> bool:
-        """Some of its last turns are no longer than the prompt, and not so short that `most` rules them out."""
+    def new(self, index: int, depth: int) -> float:
+        """Cost of a new conversation of which `depth` tokens are shared with others."""
+        return _NEW + log(max(1, self.evidence.lengths[canonical(index)] - depth))
+
+    def _in_reach(self, index: int, talk: Talk, new: bool) -> bool:
+        """Some of its last turns are no longer than the prompt, and not far too short."""
         tokens, lengths = self.evidence.lengths[canonical(index)], self.evidence.lengths
-        added = inf if self.usual is None else (self.usual + 20) * exp(sqrt(most)) if most < inf else inf
-        return any(
-            lengths[canonical(t)] <= tokens <= lengths[live(t)] + added for t in talk.turns[: -BACK - 1 : -1]
-        )
+        most = (self.usual + 20) * _MOST_USUAL if new and self.usual is not None else inf
+        return any(lengths[canonical(t)] <= tokens <= lengths[live(t)] + most for t in talk[: -BACK - 1 : -1])
 
     def _alike(self, index: int, last: int) -> bool:
         one, other = self.evidence.requests[index], self.evidence.requests[last]
         kinds = {"TOOLS", "RESPPROTO"}
         return one.api == other.api and kinds & set(one.flags) == kinds & set(other.flags)
 
-    def _in_talk(self, index: int, talk: Talk, most: float) -> list[Way]:
+    def _in_talk(self, index: int, talk: Talk, tree: Tree) -> list[Way]:
         found: list[Way] = []
-        if self.ended[talk.turns[-1]] > self.began[index]:
+        if self.ended[talk[-1]] > self.began[index]:
             return found  # its client still waits for an answer
-        answered = (t for t in talk.turns[: -BACK - 1 : -1] if self.ended[t] < self.began[index])
+        answered = (t for t in talk[: -BACK - 1 : -1] if self.ended[t] < self.began[index])
         for back, turn in enumerate(answered):
             ways = self._from_turn(index, turn, back)
-            found += [way for way in ways if way.cost < most and self._fits(index, way)]
+            found += [way for way in ways if self.fits(index, way, tree)]
             if len(found) >= 2:
                 break
         return found
@@ -98,30 +101,39 @@ class Candidates:
     def _from_turn(self, index: int, turn: int, back: int) -> Iterator[Way]:
         tokens = self.evidence.lengths[canonical(index)]
         prompt, whole = self.evidence.lengths[canonical(turn)], self.evidence.lengths[live(turn)]
+        inner = _INNER if back else 0.0
         if tokens == prompt:
-            yield Way(_RETRY_INNER if back else 0.0, canonical(turn), tokens)
+            yield Way(_AGAIN + inner / 2, canonical(turn), tokens)
         if self.goes_on.get(turn, index) > index:
             return
-        inner = _INNER if back else 0.0
         if whole < tokens and not prompt <= self.left.get(index, whole) < whole:
             yield Way(inner + self._growth(tokens - whole), live(turn), whole)
         if prompt < tokens and prompt < whole:
-            yield Way(inner + _CHANGED + self._growth(max(1, tokens - whole)), live(turn), prompt)
+            added = tokens - whole if tokens > whole else tokens - prompt
+            yield Way(inner + _CHANGED + self._growth(added), live(turn), prompt)
+
+    def contradicted(self, indices: Iterable[int], until: int, tree: Tree) -> int:
+        """How many statements of the log about these requests and others up to `until` the tree contradicts."""
+        return sum(
+            tree.common(part.one, part.other) > part.most
+            for index in indices
+            for part in self.parted[index]
+            if owner(part.other) <= until
+        )
 
     def _growth(self, added: int) -> float:
-        """How unusual it is that a turn adds so many tokens; without anything to go by, the fewer the likelier."""
-        if self.usual is None:
-            return log(added + 1) / 100
-        return log((added + 20) / (self.usual + 20)) ** 2
+        """How unusual it is that a turn adds so many tokens; without anything to go by, any number is as usual."""
+        unusual = 0.0 if self.usual is None else log((added + 20) / (self.usual + 20)) / _SPREAD
+        return log(added + 20) + unusual**2 / 2
 
-    def _fits(self, index: int, way: Way) -> bool:
+    def fits(self, index: int, way: Way, tree: Tree) -> bool:
         """No line about this request, or about one that met it, contradicts it; nor does it end inside a head
         that the prompt shares with others, since they would share all of it too."""
         short = way.depth < self.heads.get(index, 0) - SLACK
         if short or (canonical(index), way.string, way.depth) in self.refuted:
             return False
         return all(
-            self.tree.common(way.string, part.other) <= part.most
+            tree.common(way.string, part.other) <= part.most
             for part in self.parted[index]
             if part.most < min(way.depth, self.evidence.lengths[part.other])
         )

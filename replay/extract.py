@@ -116,13 +116,12 @@ def _solved(evidence: Evidence) -> tuple[Solution, Defaults]:
     known = [*evidence.agreed, *(Agree(guess.about, *guess.way) for guess in read if guess.way is not None)]
     refuted: set[tuple[int, int, int]] = set()
     defaults = Defaults(evidence, grow(evidence.lengths, known))
-    found, side = defaults.run(), defaults.side_calls()
+    side = defaults.side_calls()
     for number in range(_ROUNDS):
         if number or side:
             defaults = Defaults(evidence, grow(evidence.lengths, known), refuted, side)
-            found = defaults.run()
         # of two about one request that of the file comes last, and is blamed first: it has another way
-        guesses = found + [replace(guess) for guess in read]
+        guesses = defaults.told.guesses + [replace(guess) for guess in read]
         solution = solve(evidence.lengths, evidence.agreed, evidence.parted, guesses)
         wrong = {(g.about, *way) for g in guesses for way in g.ways[: g.taken]} - refuted
         if not wrong:
@@ -164,7 +163,7 @@ def _parts(
         trim=config.get("kv_cache_boundary_trim_tokens", 32),
         align=config.get("kv_cache_boundary_align_tokens", 2048),
     )
-    talk = {turn: number for number, talk in enumerate(defaults.talks) for turn in talk.turns}
+    talk = {turn: number for number, talk in enumerate(defaults.talks) for turn in talk}
     return Parts(
         reading, evidence, woven, times, talk, found, _calls(reading, evidence),
         pictures(evidence, talk),

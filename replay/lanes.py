@@ -58,7 +58,7 @@ def lanes(talks: Sequence[Talk], spans: Spans, handed: Mapping[int, int]) -> dic
         first[index] = min(first[index], spans.last[other] - 0.5)
     making = _Making(spans, first, handed)
     # what was asked once comes last: then it is known what the clients did besides
-    for talk in sorted(talks, key=lambda talk: len(talk.turns) == 1 and talk.turns[0] not in handed):
+    for talk in sorted(talks, key=lambda talk: len(talk) == 1 and talk[0] not in handed):
         for turns in _serial(talk, first, spans):
             making.add(turns)
     return {turn: before for lane in making.made for before, turn in pairwise(lane.turns)}
@@ -67,7 +67,7 @@ def lanes(talks: Sequence[Talk], spans: Spans, handed: Mapping[int, int]) -> dic
 def _serial(talk: Talk, first: Sequence[float], spans: Spans) -> list[list[int]]:
     """The turns of a conversation, parted where it was in the server twice at once."""
     tracks: list[list[int]] = []
-    for turn in talk.turns:
+    for turn in talk:
         track = next((t for t in tracks if spans.last[t[-1]] < first[turn]), None)
         if track is None:
             tracks.append([turn])

@@ -65,6 +65,10 @@ class Tree:
     #: the latest guess that the relation of `n` with its parent rests on
     by: list[By]
 
+    def copy(self) -> Tree:
+        """The same relations, to which others may be added."""
+        return Tree(self.parent.copy(), self.depth.copy(), self.lengths, self.by.copy())
+
     def common(self, one: int, other: int) -> int:
         """LCP of two strings, tokens."""
         parent, depth = self.parent, self.depth
@@ -79,20 +83,33 @@ class Tree:
             one = parent[one]
         return shared
 
-    def join(self, link: Agree) -> None:
-        """Take a statement in. What the later string was known to share goes on to the earlier one."""
+    def join(self, link: Agree) -> list[tuple[int, int]]:
+        """Take a statement in. What the later string was known to share goes on to the earlier one. Returns the strings
+        that hang elsewhere now, each with its depth before."""
         one, other, depth = link.one, link.other, link.depth
         by = NO_GUESS if link.guess is None else (link.one, link.guess)
+        moved = []
         while depth > 0:
             by = max(by, self._up(one, depth), self._up(other, depth))
             early, late = sorted((self.carrier(one, depth), self.carrier(other, depth)))
             if early == late:
-                return
+                break
             one, other, before = early, self.parent[late], self.by[late]
             self.parent[late], self.by[late] = early, by
+            moved.append((late, self.depth[late]))
             depth, self.depth[late], by = self.depth[late], depth, max(by, before)
             if other < 0:
-                return
+                break
+        return moved
+
+    def under(self, string: int, depth: int, until: int) -> set[int]:
+        """The strings before number `until` that share more than `depth` tokens with `string`, one of them, and hang
+        on it."""
+        found = {string}
+        for other in range(string + 1, until):
+            if self.depth[other] > depth and self.parent[other] in found:
+                found.add(other)
+        return found
 
     def carrier(self, string: int, depth: int) -> int:
         """The earliest string that holds the first `depth` tokens of `string`."""
