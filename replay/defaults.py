@@ -149,7 +149,7 @@ class Defaults:
         home = account.talk_of[mother] if mother is not None and mother < index else None
         if home is not None and mother is not None and self._is_closed(account, index, mother, depth, home):
             account.gone_on_from.add(mother)
-            yield self._with(account, index, home, 0.0)
+            yield self._with(account, index, home, self.candidates.shown(index, mother, depth))
             return
         deep = home is not None and self._is_deep(index, depth, account.talks[home])
         if not deep and depth:
@@ -161,8 +161,8 @@ class Defaults:
         tried = ways[:_TRIED]
         if not deep:
             yield from self._new(account, index, depth)
-        elif not ways:
-            yield self._with(account, index, home, 0.0)
+        elif not ways and mother is not None:
+            yield self._with(account, index, home, self.candidates.shown(index, mother, depth))
         for place, way in enumerate(tried):
             guess = Guess(canonical(index), [(way.string, way.depth) for way in ways[place:]])
             one = account.copy() if place + 1 < len(tried) else account
