@@ -79,11 +79,8 @@ class Candidates:
         """Cost of a prompt of which the log shows that it leaves its conversation `depth` tokens in, in the prompt or reply
         of `mother`."""
         tokens, lengths = self.evidence.lengths[canonical(index)], self.evidence.lengths
-        if depth >= min(tokens, lengths[live(mother)]):
-            return self._growth(tokens - depth)
-        if depth >= lengths[canonical(mother)] - SLACK:
-            return _CHANGED + self._growth(tokens - depth)
-        return _INNER + self.new(index, depth)
+        whole = depth >= min(tokens, lengths[live(mother)])
+        return (0.0 if whole else _CHANGED) + self._growth(tokens - depth)
 
     def _in_reach(self, index: int, talk: Talk, new: bool) -> bool:
         """Some of its last turns are no longer than the prompt, and not far too short."""
