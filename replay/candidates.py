@@ -18,11 +18,13 @@ BACK: Final = 6
 #: tokens by which a message boundary may be missed: the role tag, and words that two messages share
 SLACK: Final = 4
 #: costs are -ln(likelihood), of what a client does and of the tokens that it adds: it asks again, changes the reply, or
-#: takes back turns; a new conversation is as rare, and its first message may be of any length
+#: takes back turns; a new conversation is as rare, and its first message may be of any length; where there are side calls,
+#: they are more frequent
 _AGAIN: Final = 3.0
 _CHANGED: Final = 3.0
 _INNER: Final = 3.0
 _NEW: Final = 3.5
+_SIDE: Final = 1.5
 #: ln(tokens of a turn / usual) is normally within this
 _SPREAD: Final = 0.7
 #: a turn adds no more than so many times the usual if it could be a new conversation
@@ -75,6 +77,10 @@ class Candidates:
         """Cost of a new conversation of which `depth` tokens are shared with others."""
         return _NEW + log(max(1, self.evidence.lengths[canonical(index)] - depth))
 
+    def side(self, index: int, depth: int) -> float:
+        """Cost of a side call of which `depth` tokens are shared with others."""
+        return self.new(index, depth) - _NEW + _SIDE
+
     def shown(self, index: int, mother: int, depth: int) -> float:
         """Cost of a prompt of which the log shows that it leaves its conversation `depth` tokens in, in the prompt or reply
         of `mother`."""
@@ -122,7 +128,7 @@ class Candidates:
     def contradicted(self, indices: Iterable[int], until: int, tree: Tree) -> int:
         """How many statements of the log about these requests and others up to `until` the tree contradicts."""
         return sum(
-            tree.common(part.one, part.other) > part.most
+            tree.share(part.one, part.other, part.most + 1)
             for index in indices
             for part in self.parted[index]
             if owner(part.other) <= until
@@ -140,7 +146,7 @@ class Candidates:
         if short or (canonical(index), way.string, way.depth) in self.refuted:
             return False
         return all(
-            tree.common(way.string, part.other) <= part.most
+            not tree.share(way.string, part.other, part.most + 1)
             for part in self.parted[index]
             if part.most < min(way.depth, self.evidence.lengths[part.other])
         )

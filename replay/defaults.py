@@ -30,7 +30,7 @@ _SIDE_LEAST = 4
 _SIDE_TURNS = 3
 _SIDE_BAND = 1.5
 #: accounts kept side by side: so many of a short log, and of a long one as many as stay quick
-_WIDTH, _WORK = 24, 12000
+_WIDTH, _WORK = 24, 6000
 #: the cost of a statement of the log that an account contradicts, and by how much more than the best one an account
 #: may cost (as those of `replay.candidates`)
 _CONTRADICTED, _HOPELESS = 12.0, 10.0
@@ -193,8 +193,8 @@ class Defaults:
     def _side_call(self, account: Account, index: int, depth: int) -> Account:
         way = self._template(index)
         if way is not None and way.depth > depth and self.candidates.fits(index, way, account.tree):
-            return self._behind(account, index, depth, way, 0.0)
-        return self._with(account, index, None, 0.0)
+            return self._behind(account, index, depth, way, self.candidates.side(index, way.depth))
+        return self._with(account, index, None, self.candidates.side(index, depth))
 
     def _template(self, index: int) -> Way | None:
         """What side calls share by default: as much as the log shows of others, else half of the shortest one."""
@@ -239,7 +239,7 @@ class Defaults:
         return account
 
     def side_calls(self) -> list[frozenset[int]]:
-        """Groups of side calls (indices), as it was told: behind one head, or of about one length."""
+        """What may be groups of side calls (indices), as it was told: behind one head, or of about one length."""
         if self.candidates.usual is None:
             return []
         behind: dict[Head, list[int]] = {}

@@ -115,10 +115,13 @@ def _solved(evidence: Evidence) -> tuple[Solution, Defaults]:
     solve(evidence.lengths, evidence.agreed, evidence.parted, read)
     known = [*evidence.agreed, *(Agree(guess.about, *guess.way) for guess in read if guess.way is not None)]
     refuted: set[tuple[int, int, int]] = set()
-    defaults = Defaults(evidence, grow(evidence.lengths, known))
-    side = defaults.side_calls()
+    defaults, side = Defaults(evidence, grow(evidence.lengths, known)), ()
+    for group in defaults.side_calls():
+        other = Defaults(evidence, grow(evidence.lengths, known), refuted, (*side, group))
+        if other.told.cost < defaults.told.cost:
+            defaults, side = other, (*side, group)
     for number in range(_ROUNDS):
-        if number or side:
+        if number:
             defaults = Defaults(evidence, grow(evidence.lengths, known), refuted, side)
         # of two about one request that of the file comes last, and is blamed first: it has another way
         guesses = defaults.told.guesses + [replace(guess) for guess in read]

@@ -83,6 +83,11 @@ class Tree:
             one = parent[one]
         return shared
 
+    def share(self, one: int, other: int, tokens: int) -> bool:
+        """Whether two strings share so many tokens (at least 1)."""
+        enough = min(self.lengths[one], self.lengths[other]) >= tokens
+        return enough and self.carrier(one, tokens) == self.carrier(other, tokens)
+
     def join(self, link: Agree) -> list[tuple[int, int]]:
         """Take a statement in. What the later string was known to share goes on to the earlier one. Returns the strings
         that hang elsewhere now, each with its depth before."""
@@ -160,7 +165,7 @@ def solve(
     withdrawn = 0
     for _ in range(ROUNDS):
         tree = grow(lengths, [*agreed, *_standing(guesses)])
-        broken = [part for part in parted if tree.common(part.one, part.other) > part.most]
+        broken = [part for part in parted if tree.share(part.one, part.other, part.most + 1)]
         culprits = {
             culprit for part in broken if (culprit := tree.latest_guess(part.one, part.other)) is not None
         }
