@@ -23,6 +23,7 @@ from dataclasses import dataclass, field, replace
 
 from replay.candidates import BACK, SLACK, Candidates, Talk, Way
 from replay.evidence import Evidence
+from replay.people import People, running
 from replay.prefixes import Agree, Guess, Tree
 from replay.strings import canonical, live, owner
 
@@ -34,6 +35,8 @@ _WIDTH, _WORK = 24, 6000
 #: the cost of a statement of the log that an account contradicts, and by how much more than the best one an account
 #: may cost (as those of `replay.candidates`)
 _CONTRADICTED, _HOPELESS = 12.0, 10.0
+#: the cost of one more client
+_CLIENT = 4.0
 #: ways tried for one request
 _TRIED = 4
 #: the string that carries a head first, and tokens of the head
@@ -63,6 +66,7 @@ class Account:
     #: by index the head that is all its prompt surely shares; indices that another one surely goes on from
     behind: dict[int, Head] = field(default_factory=dict)
     gone_on_from: set[int] = field(default_factory=set)
+    people: People = field(default_factory=People)
 
     def copy(self) -> Account:
         """The same so far, to be told on in another way."""
@@ -75,6 +79,7 @@ class Account:
             opened=self.opened.copy(),
             behind=self.behind.copy(),
             gone_on_from=self.gone_on_from.copy(),
+            people=self.people.copy(),
         )
 
     def join(self, talk: int | None) -> None:
@@ -121,6 +126,7 @@ class Defaults:
         self.known = tree.copy()
         self.candidates = Candidates(evidence, tree, refuted)
         self.shared = self._usual_head(tree)
+        self.running = running(evidence.requests)
         self.told = self._told(Account(tree))
 
     @property
@@ -233,6 +239,9 @@ class Defaults:
         self, account: Account, index: int, talk: int | None, cost: float, touched: Collection[int] = ()
     ) -> Account:
         account.join(talk)
+        talk = account.talk_of[index]
+        beside = (account.talk_of[other] for other in self.running[index])
+        cost += _CLIENT * account.people.ask(talk, beside, first=len(account.talks[talk]) == 1)
         same = self._same_answer(account, index)
         touched = {index, *touched, *(account.guess(same) if same is not None else ())}
         account.cost += cost + _CONTRADICTED * self.candidates.contradicted(touched, index, account.tree)

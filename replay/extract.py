@@ -115,7 +115,8 @@ def _solved(evidence: Evidence) -> tuple[Solution, Defaults]:
     solve(evidence.lengths, evidence.agreed, evidence.parted, read)
     known = [*evidence.agreed, *(Agree(guess.about, *guess.way) for guess in read if guess.way is not None)]
     refuted: set[tuple[int, int, int]] = set()
-    defaults, side = Defaults(evidence, grow(evidence.lengths, known)), ()
+    side: tuple[frozenset[int], ...] = ()
+    defaults = Defaults(evidence, grow(evidence.lengths, known))
     for group in defaults.side_calls():
         other = Defaults(evidence, grow(evidence.lengths, known), refuted, (*side, group))
         if other.told.cost < defaults.told.cost:
