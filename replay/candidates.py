@@ -27,8 +27,8 @@ _NEW: Final = 3.5
 _SIDE: Final = 1.5
 #: ln(tokens of a turn / usual) is normally within this
 _SPREAD: Final = 0.7
-#: a turn adds no more than so many times the usual if it could be a new conversation
-_MOST_USUAL: Final = 20
+#: costlier by more than this than a new conversation is no account of it
+_BEYOND_NEW: Final = 3.0
 #: growths that a log must show before it has a usual one
 _LEAST_GROWTHS: Final = 3
 
@@ -63,13 +63,15 @@ class Candidates:
         self.began = [min(r.events, default=r.line) for r in requests]
         self.ended = [max(r.events, default=r.line) for r in requests]
         self.usual = _usual_growth(evidence)
+        self._reach: dict[int, float] = {}
 
     def of(self, index: int, talks: Iterable[Talk], tree: Tree, *, new: bool = False) -> list[Way]:
         """All ways, the likeliest first; with `new`, only those that a new conversation is no far better account of.
         `tree` is what is taken for known by now."""
         ways = []
+        most = self._most(index) if new and self.usual is not None else inf
         for talk in talks:
-            if self._in_reach(index, talk, new) and self._alike(index, talk[-1]):
+            if self._in_reach(index, talk, most) and self._alike(index, talk[-1]):
                 ways += self._in_talk(index, talk, tree)
         return sorted(ways, key=lambda way: (way.cost, -way.depth, -way.string))
 
@@ -88,11 +90,21 @@ class Candidates:
         whole = depth >= min(tokens, lengths[live(mother)])
         return (0.0 if whole else _CHANGED) + self._growth(tokens - depth)
 
-    def _in_reach(self, index: int, talk: Talk, new: bool) -> bool:
+    def _most(self, index: int) -> float:
+        """Tokens that a turn adds at most if it could be a new conversation."""
+        if index not in self._reach:
+            most, beyond = self.usual or 1.0, self.new(index, 0) + _BEYOND_NEW
+            while self._growth(int(most)) < beyond:
+                most *= 1.25
+            self._reach[index] = most
+        return self._reach[index]
+
+    def _in_reach(self, index: int, talk: Talk, most: float) -> bool:
         """Some of its last turns are no longer than the prompt, and not far too short."""
         tokens, lengths = self.evidence.lengths[canonical(index)], self.evidence.lengths
-        most = (self.usual + 20) * _MOST_USUAL if new and self.usual is not None else inf
-        return any(lengths[canonical(t)] <= tokens <= lengths[live(t)] + most for t in talk[: -BACK - 1 : -1])
+        return any(
+            lengths[canonical(t)] <= tokens <= lengths[live(t)] + most for t in talk[: -BACK - 1 : -1]
+        )
 
     def _alike(self, index: int, last: int) -> bool:
         one, other = self.evidence.requests[index], self.evidence.requests[last]

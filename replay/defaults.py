@@ -30,8 +30,9 @@ from replay.strings import canonical, live, owner
 _SIDE_LEAST = 4
 _SIDE_TURNS = 3
 _SIDE_BAND = 1.5
+_SIDE_GROUPS = 3
 #: accounts kept side by side: so many of a short log, and of a long one as many as stay quick
-_WIDTH, _WORK = 24, 6000
+_WIDTH, _WORK = 64, 6000
 #: the cost of a statement of the log that an account contradicts, and by how much more than the best one an account
 #: may cost (as those of `replay.candidates`)
 _CONTRADICTED, _HOPELESS = 12.0, 10.0
@@ -257,7 +258,7 @@ class Defaults:
         groups = ([owner(head[0]), *indices] for head, indices in behind.items())
         found = [frozenset(group) for group in groups if self._of_side_calls(group)]
         alike = self._alike(frozenset().union(*found))
-        return [*found, alike] if alike else found
+        return sorted([*found, alike] if alike else found, key=len, reverse=True)[:_SIDE_GROUPS]
 
     def _alike(self, besides: Collection[int]) -> frozenset[int]:
         """The most requests of about one length from which nothing ever went on for long, and that nobody else sent."""
