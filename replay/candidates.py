@@ -102,9 +102,7 @@ class Candidates:
     def _in_reach(self, index: int, talk: Talk, most: float) -> bool:
         """Some of its last turns are no longer than the prompt, and not far too short."""
         tokens, lengths = self.evidence.lengths[canonical(index)], self.evidence.lengths
-        return any(
-            lengths[canonical(t)] <= tokens <= lengths[live(t)] + most for t in talk[: -BACK - 1 : -1]
-        )
+        return any(lengths[canonical(t)] <= tokens <= lengths[live(t)] + most for t in talk[: -BACK - 1 : -1])
 
     def _alike(self, index: int, last: int) -> bool:
         one, other = self.evidence.requests[index], self.evidence.requests[last]

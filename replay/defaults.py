@@ -1,112 +1,41 @@
-"""Defaults where a log leaves a prefix relation open, the likeliest first (`docs/workload.md`, "What is open").
+"""Defaults where a log leaves a prefix relation open (`docs/workload.md`, "What is open").
+
+The log is told request by request, in several accounts side by side: each says of every prompt what it extends, and
+costs what is unusual in that (`replay.candidates`). Ways of a prompt, the likeliest first:
 
 1. A prompt of exactly the length of an earlier one of its conversation is that prompt sent again.
-2. Else it extends the longest last state of a conversation that is shorter than it: the reply was sent back
-   as sampled and a message was added. Among several conversations the one that grows least.
-3. Where the log rules that out (a file of that state was passed over, the live state in its slot parts
-   earlier, an idle slot that held it was not chosen, the next prompt replaces a message that begins earlier),
-   the last reply was changed from its first token on.
-4. Else the last user message was replaced, or turns were cut; else it is a new conversation. It is a new one
-   too if a later request is known to go on from where this one would have left.
-A prompt sent again that was answered by as many tokens was answered by the same ones.
+2. It extends the last state of a conversation that is shorter than it: the reply was sent back as sampled and a message
+   was added, of about the usual length.
+3. The last reply was changed from its first token on; the last user message was replaced, or turns were cut.
+4. It begins a conversation, by default behind the head that most conversations have.
 
-Side calls (a title, a summary: one prompt each behind one head) go on from nothing. A head is theirs where the log
-shows conversations to go on, but none of at least `_SIDE_LEAST` prompts behind it, and where their lengths would make
-conversations of fewer than `_SIDE_TURNS` turns.
+What a later request shares with its slot tells of earlier ones, so an account that contradicts a line costs much; so
+does one that needs more clients than another. The cheapest account at the end is the default. A prompt sent again that
+was answered by as many tokens was answered by the same ones. Side calls (`replay.asides`) are taken for such if that
+makes the cheaper account.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field, replace
 
+from replay.account import Account, Opened
+from replay.asides import side_calls, templates
 from replay.candidates import BACK, SLACK, Candidates, Talk, Way
 from replay.evidence import Evidence
-from replay.people import People, running
-from replay.prefixes import Agree, Guess, Tree
+from replay.people import running
+from replay.prefixes import Guess, Tree
 from replay.strings import canonical, live, owner
 
-_SIDE_LEAST = 4
-_SIDE_TURNS = 3
-_SIDE_BAND = 1.5
-_SIDE_GROUPS = 3
 #: accounts kept side by side: so many of a short log, and of a long one as many as stay quick
-_WIDTH, _WORK = 64, 6000
-#: the cost of a statement of the log that an account contradicts, and by how much more than the best one an account
-#: may cost (as those of `replay.candidates`)
-_CONTRADICTED, _HOPELESS = 12.0, 10.0
-#: the cost of one more client
-_CLIENT = 4.0
+_WIDTH, _WORK = 64, 4000
+#: the cost of a statement of the log that an account contradicts, and of one more client
+_CONTRADICTED, _CLIENT = 12.0, 4.0
+#: by how much more than the best account another one may cost
+_HOPELESS = 10.0
 #: ways tried for one request
 _TRIED = 4
-#: the string that carries a head first, and tokens of the head
-Head = tuple[int, int]
-
-
-@dataclass(slots=True)
-class Opened:
-    """What was left open about request `index`: `guess` and the tokens that are certain."""
-
-    index: int
-    guess: Guess
-    certain: int
-
-
-@dataclass(slots=True, eq=False)
-class Account:
-    """One account of who went on from what, as far as it was told; the lower its cost, the likelier."""
-
-    tree: Tree
-    cost: float = 0.0
-    talks: list[Talk] = field(default_factory=list)
-    #: number of its conversation, by index of a request
-    talk_of: list[int] = field(default_factory=list)
-    guesses: list[Guess] = field(default_factory=list)
-    opened: list[Opened] = field(default_factory=list)
-    #: by index the head that is all its prompt surely shares; indices that another one surely goes on from
-    behind: dict[int, Head] = field(default_factory=dict)
-    gone_on_from: set[int] = field(default_factory=set)
-    people: People = field(default_factory=People)
-
-    def copy(self) -> Account:
-        """The same so far, to be told on in another way."""
-        return replace(
-            self,
-            tree=self.tree.copy(),
-            talks=self.talks.copy(),
-            talk_of=self.talk_of.copy(),
-            guesses=self.guesses.copy(),
-            opened=self.opened.copy(),
-            behind=self.behind.copy(),
-            gone_on_from=self.gone_on_from.copy(),
-            people=self.people.copy(),
-        )
-
-    def join(self, talk: int | None) -> None:
-        """The next request belongs to a conversation; to a new one if None."""
-        index = len(self.talk_of)
-        if talk is None:
-            talk = len(self.talks)
-            self.talks.append(())
-        self.talks[talk] = (*self.talks[talk], index)
-        self.talk_of.append(talk)
-
-    def guess(self, guess: Guess) -> set[int]:
-        """Take the first of its ways for true; the indices of all requests that share more with another one now."""
-        self.guesses.append(guess)
-        index = owner(guess.about)
-        moved = self.tree.join(Agree(guess.about, *guess.ways[0]))
-        last = 3 * index + 3
-        return {
-            index,
-            *(
-                owner(s)
-                for late, depth in moved
-                if owner(late) < index
-                for s in self.tree.under(late, depth, last)
-            ),
-        }
 
 
 class Defaults:
@@ -123,8 +52,8 @@ class Defaults:
         refuted: Collection[tuple[int, int, int]] = (),
         side: Collection[Collection[int]] = (),
     ) -> None:
-        self.evidence, self.side = evidence, side
-        self.known = tree.copy()
+        self.evidence = evidence
+        self.templates = dict(templates(evidence, tree, side))
         self.candidates = Candidates(evidence, tree, refuted)
         self.shared = self._usual_head(tree)
         self.running = running(evidence.requests)
@@ -161,7 +90,7 @@ class Defaults:
         deep = home is not None and self._is_deep(index, depth, account.talks[home])
         if not deep and depth:
             account.behind[index] = (account.tree.carrier(canonical(index), depth), depth)
-        if not deep and any(index in group for group in self.side):
+        if not deep and index in self.templates:
             yield self._side_call(account, index, depth)
             return
         ways = self._ways(account, index, depth, home if deep else None)
@@ -198,36 +127,19 @@ class Defaults:
         return self._with(account, index, None, cost, touched)
 
     def _side_call(self, account: Account, index: int, depth: int) -> Account:
-        way = self._template(index)
+        way = self.templates[index]
         if way is not None and way.depth > depth and self.candidates.fits(index, way, account.tree):
             return self._behind(account, index, depth, way, self.candidates.side(index, way.depth))
         return self._with(account, index, None, self.candidates.side(index, depth))
 
-    def _template(self, index: int) -> Way | None:
-        """What side calls share by default: as much as the log shows of others, else half of the shortest one."""
-        group = next((group for group in self.side if index in group), frozenset())
-        first = min(group, default=index)
-        if first == index:
-            return None
-        tree, lengths = self.known, self.evidence.lengths
-        shown = [
-            (tree.depth[canonical(i)], tree.parent[canonical(i)])
-            for i in sorted(group)
-            if owner(tree.parent[canonical(i)]) in group
-        ]
-        if shown:
-            depth, string = max(shown)
-            return Way(0.0, string, depth)
-        return Way(0.0, canonical(first), min(lengths[canonical(i)] for i in group) // 2)
-
     def _usual_head(self, tree: Tree) -> Way | None:
-        """The head of most conversations, or what all prompts are known to share."""
+        """The head of most prompts, of two the longer."""
         heads = self.candidates.heads
-        if heads:
-            groups = Counter((tree.carrier(canonical(index), head), head) for index, head in heads.items())
-            (string, depth), _ = max(groups.items(), key=lambda item: (item[1], item[0][1]))
-            return Way(0.0, string, depth)
-        return None
+        groups = Counter((tree.carrier(canonical(index), head), head) for index, head in heads.items())
+        if not groups:
+            return None
+        (string, depth), _ = max(groups.items(), key=lambda item: (item[1], item[0][1]))
+        return Way(0.0, string, depth)
 
     def _ways(self, account: Account, index: int, depth: int, home: int | None) -> list[Way]:
         if home is not None:
@@ -249,39 +161,8 @@ class Defaults:
         return account
 
     def side_calls(self) -> list[frozenset[int]]:
-        """What may be groups of side calls (indices), as it was told: behind one head, or of about one length."""
-        if self.candidates.usual is None:
-            return []
-        behind: dict[Head, list[int]] = {}
-        for index, head in self.told.behind.items():
-            behind.setdefault(head, []).append(index)
-        groups = ([owner(head[0]), *indices] for head, indices in behind.items())
-        found = [frozenset(group) for group in groups if self._of_side_calls(group)]
-        alike = self._alike(frozenset().union(*found))
-        return sorted([*found, alike] if alike else found, key=len, reverse=True)[:_SIDE_GROUPS]
-
-    def _alike(self, besides: Collection[int]) -> frozenset[int]:
-        """The most requests of about one length from which nothing ever went on for long, and that nobody else sent."""
-        lengths = self.evidence.lengths
-        short = {
-            index
-            for talk in self.told.talks
-            if len(talk) < _SIDE_TURNS and self.told.gone_on_from.isdisjoint(talk)
-            for index in talk
-        }
-        order = sorted((lengths[canonical(i)], i) for i in range(len(self.told.talk_of)) if i not in besides)
-        best: frozenset[int] = frozenset()
-        for start, (least, _) in enumerate(order):
-            near = [i for tokens, i in order[start:] if tokens <= _SIDE_BAND * least]
-            members = frozenset(i for i in near if i in short)
-            if len(members) > max(len(best), _SIDE_LEAST - 1, 0.75 * len(near)):
-                best = members
-        return best
-
-    def _of_side_calls(self, members: list[int]) -> bool:
-        talks = {self.told.talk_of[index] for index in members}
-        long = len(members) >= _SIDE_TURNS * len(talks)
-        return len(members) >= _SIDE_LEAST and not long and self.told.gone_on_from.isdisjoint(members)
+        """What may be groups of side calls (indices); none where the log does not show that conversations go on."""
+        return [] if self.candidates.usual is None else side_calls(self.evidence, self.told)
 
     def _certain(self, account: Account, index: int) -> tuple[int | None, int]:
         hidden = self.evidence.hidden.get(index)

@@ -1,0 +1,78 @@
+"""Side calls: a title, a summary, a check. Each is one prompt behind a template, and nothing goes on from it."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Iterator
+from itertools import accumulate
+
+from replay.account import Account, Head
+from replay.candidates import Way
+from replay.evidence import Evidence
+from replay.prefixes import Tree
+from replay.strings import canonical, owner
+
+#: fewer prompts, or conversations of so many turns on average, are none
+_LEAST, _TURNS = 4, 3
+#: side calls without a known template are of one length within this factor, and three of four of that length
+_BAND, _SHARE = 1.5, 0.75
+#: so many groups are tried, the largest
+_GROUPS = 3
+
+
+def side_calls(evidence: Evidence, told: Account) -> list[frozenset[int]]:
+    """What may be groups of side calls (indices), by an account: behind one head, or of about one length."""
+    behind: dict[Head, list[int]] = {}
+    for index, head in told.behind.items():
+        behind.setdefault(head, []).append(index)
+    groups = ([owner(head[0]), *indices] for head, indices in behind.items())
+    found = [frozenset(group) for group in groups if _go_on_from_nothing(told, group)]
+    alike = _alike(evidence, told, frozenset().union(*found))
+    return sorted([*found, alike] if alike else found, key=len, reverse=True)[:_GROUPS]
+
+
+def _go_on_from_nothing(told: Account, members: list[int]) -> bool:
+    talks = {told.talk_of[index] for index in members}
+    few = len(members) < _TURNS * len(talks)
+    return len(members) >= _LEAST and few and told.gone_on_from.isdisjoint(members)
+
+
+def _alike(evidence: Evidence, told: Account, besides: Collection[int]) -> frozenset[int]:
+    """The most requests of about one length in conversations of a turn or two, of which there are few others."""
+    short = {
+        index
+        for talk in told.talks
+        if len(talk) < _TURNS and told.gone_on_from.isdisjoint(talk)
+        for index in talk
+    }
+    order = sorted(
+        (evidence.lengths[canonical(index)], index)
+        for index in range(len(told.talk_of))
+        if index not in besides
+    )
+    lengths = [tokens for tokens, _ in order]
+    until = [0, *accumulate(index in short for _, index in order)]
+    best, most = range(0), _LEAST - 1
+    for start, tokens in enumerate(lengths):
+        end = bisect_right(lengths, tokens * _BAND)
+        members = until[end] - until[start]
+        if members > max(most, _SHARE * (end - start)):
+            best, most = range(start, end), members
+    return frozenset(order[place][1] for place in best if order[place][1] in short)
+
+
+def templates(
+    evidence: Evidence, tree: Tree, groups: Iterable[Collection[int]]
+) -> Iterator[tuple[int, Way | None]]:
+    """Index of each side call, and what its prompt shares with others by default: as much as `tree` knows of two of
+    them, else half of the shortest one. None for the first, which shares nothing with earlier ones."""
+    for group in groups:
+        first = min(group)
+        shown = [
+            (tree.depth[canonical(index)], tree.parent[canonical(index)])
+            for index in sorted(group)
+            if owner(tree.parent[canonical(index)]) in group
+        ]
+        half = min(evidence.lengths[canonical(index)] for index in group) // 2
+        depth, string = max(shown, default=(half, canonical(first)))
+        yield from ((index, None if index == first else Way(0.0, string, depth)) for index in group)
