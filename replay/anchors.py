@@ -11,11 +11,9 @@ from collections.abc import Sequence
 
 from replay.candidates import Talk
 from replay.evidence import Evidence
+from replay.heads import LEAST_HEAD
 from replay.prefixes import Tree
 from replay.strings import canonical, canonical_tokens
-
-#: a shared head shorter than this is not a system prompt but the first words of a chat template
-_LEAST_HEAD = 64
 
 
 def anchors(
@@ -52,7 +50,7 @@ def _guessed(evidence: Evidence, tree: Tree, talks: Sequence[Talk], found: dict[
     first = {canonical(talk[0]): talk for talk in talks}
     for string in first:
         depth, mother = tree.depth[string], tree.parent[string]
-        while mother >= 0 and depth >= _LEAST_HEAD:
+        while mother >= 0 and depth >= LEAST_HEAD:
             heads[string] = max(heads.get(string, 0), depth)
             if mother in first:
                 heads[mother] = max(heads.get(mother, 0), depth)

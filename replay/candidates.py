@@ -49,7 +49,11 @@ class Candidates:
     """Ways for each request, by what the log rules out and what its conversations usually add."""
 
     def __init__(
-        self, evidence: Evidence, tree: Tree, refuted: Collection[tuple[int, int, int]] = ()
+        self,
+        evidence: Evidence,
+        tree: Tree,
+        refuted: Collection[tuple[int, int, int]] = (),
+        usual: float | None = None,
     ) -> None:
         self.evidence, self.refuted = evidence, refuted
         self.parted: dict[int, list[Part]] = defaultdict(list)
@@ -62,7 +66,7 @@ class Candidates:
         requests = evidence.requests
         self.began = [min(r.events, default=r.line) for r in requests]
         self.ended = [max(r.events, default=r.line) for r in requests]
-        self.usual = _usual_growth(evidence)
+        self.usual = usual or _usual_growth(evidence)
         self._reach: dict[int, float] = {}
 
     def of(self, index: int, talks: Iterable[Talk], tree: Tree, *, new: bool = False) -> list[Way]:
@@ -201,5 +205,10 @@ def _usual_growth(evidence: Evidence) -> float | None:
         if whole and file.string not in read:
             shown.append(lengths[canonical(index)] - file.tokens)
         read.add(file.string)
-    shown = [tokens for tokens in shown if tokens > 1]
-    return median(shown) if len(shown) >= _LEAST_GROWTHS else None
+    return usual(shown)
+
+
+def usual(growths: Iterable[int]) -> float | None:
+    """The median of what turns add, tokens, if they are enough to tell."""
+    found = [tokens for tokens in growths if tokens > 1]
+    return median(found) if len(found) >= _LEAST_GROWTHS else None

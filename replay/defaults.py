@@ -22,8 +22,9 @@ from collections.abc import Collection, Iterator
 
 from replay.account import Account, Opened
 from replay.asides import side_calls, templates
-from replay.candidates import BACK, SLACK, Candidates, Talk, Way
+from replay.candidates import BACK, SLACK, Candidates, Talk, Way, usual
 from replay.evidence import Evidence
+from replay.heads import LEAST_HEAD
 from replay.people import running
 from replay.prefixes import Guess, Tree
 from replay.strings import canonical, live, owner
@@ -51,10 +52,11 @@ class Defaults:
         tree: Tree,
         refuted: Collection[tuple[int, int, int]] = (),
         side: Collection[Collection[int]] = (),
+        usual: float | None = None,
     ) -> None:
         self.evidence = evidence
         self.templates = dict(templates(evidence, tree, side))
-        self.candidates = Candidates(evidence, tree, refuted)
+        self.candidates = Candidates(evidence, tree, refuted, usual)
         self.shared = self._usual_head(tree)
         self.running = running(evidence.requests)
         self.told = self._told(Account(tree))
@@ -68,6 +70,16 @@ class Defaults:
     def opened(self) -> list[Opened]:
         """What no line says."""
         return self.told.opened
+
+    def usual_growth(self) -> float | None:
+        """Tokens that a turn usually adds, by what was told: where the log shows too few turns that go on."""
+        lengths = self.evidence.lengths
+        ways = (guess.ways[0] for guess in self.told.guesses)
+        return usual(
+            lengths[guess.about] - depth
+            for guess, (string, depth) in zip(self.told.guesses, ways, strict=True)
+            if string % 3 == 1 and depth == lengths[string] < lengths[guess.about]
+        )
 
     def _told(self, first: Account) -> Account:
         count = len(self.evidence.requests)
@@ -133,12 +145,14 @@ class Defaults:
         return self._with(account, index, None, self.candidates.side(index, depth))
 
     def _usual_head(self, tree: Tree) -> Way | None:
-        """The head of most prompts, of two the longer."""
+        """The head of most prompts, of two the longer; the first words that all share only if there is no other."""
         heads = self.candidates.heads
         groups = Counter((tree.carrier(canonical(index), head), head) for index, head in heads.items())
         if not groups:
             return None
-        (string, depth), _ = max(groups.items(), key=lambda item: (item[1], item[0][1]))
+        (string, depth), _ = max(
+            groups.items(), key=lambda item: (item[0][1] >= LEAST_HEAD, item[1], item[0][1])
+        )
         return Way(0.0, string, depth)
 
     def _ways(self, account: Account, index: int, depth: int, home: int | None) -> list[Way]:

@@ -117,13 +117,16 @@ def _solved(evidence: Evidence) -> tuple[Solution, Defaults]:
     refuted: set[tuple[int, int, int]] = set()
     side: tuple[frozenset[int], ...] = ()
     defaults = Defaults(evidence, grow(evidence.lengths, known))
+    growth = None if defaults.candidates.usual else defaults.usual_growth()
+    if growth:
+        defaults = Defaults(evidence, grow(evidence.lengths, known), usual=growth)
     for group in defaults.side_calls():
-        other = Defaults(evidence, grow(evidence.lengths, known), refuted, (*side, group))
+        other = Defaults(evidence, grow(evidence.lengths, known), refuted, (*side, group), growth)
         if other.told.cost < defaults.told.cost:
             defaults, side = other, (*side, group)
     for number in range(_ROUNDS):
         if number:
-            defaults = Defaults(evidence, grow(evidence.lengths, known), refuted, side)
+            defaults = Defaults(evidence, grow(evidence.lengths, known), refuted, side, growth)
         # of two about one request that of the file comes last, and is blamed first: it has another way
         guesses = defaults.told.guesses + [replace(guess) for guess in read]
         solution = solve(evidence.lengths, evidence.agreed, evidence.parted, guesses)

@@ -12,6 +12,8 @@ from replay.evidence import Evidence
 from replay.prefixes import Tree
 from replay.strings import canonical, owner
 
+#: a shared head shorter than this is not a system prompt but the first words of a chat template
+LEAST_HEAD = 64
 #: two occurrences may differ by the first words that two messages happen to share
 _NEAR = 2
 
