@@ -38,11 +38,12 @@ def _go_on_from_nothing(told: Account, members: list[int]) -> bool:
 
 
 def _alike(evidence: Evidence, told: Account, besides: Collection[int]) -> frozenset[int]:
-    """The most requests of about one length in conversations of a turn or two, of which there are few others."""
+    """The most requests of about one length in conversations that stay so long, of which there are few others."""
     short = {
         index
         for talk in told.talks
-        if len(talk) < _TURNS and told.gone_on_from.isdisjoint(talk)
+        if told.gone_on_from.isdisjoint(talk)
+        and evidence.lengths[canonical(talk[-1])] <= _BAND * evidence.lengths[canonical(talk[0])]
         for index in talk
     }
     order = sorted(
