@@ -5,10 +5,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator
 from itertools import accumulate
+from typing import NamedTuple
 
 from replay.account import Account, Head
 from replay.candidates import Way
 from replay.evidence import Evidence
+from replay.heads import LEAST_HEAD
 from replay.prefixes import Tree
 from replay.strings import canonical, owner
 
@@ -62,18 +64,25 @@ def _alike(evidence: Evidence, told: Account, besides: Collection[int]) -> froze
     return frozenset(order[place][1] for place in best if order[place][1] in short)
 
 
-def templates(
-    evidence: Evidence, tree: Tree, groups: Iterable[Collection[int]]
-) -> Iterator[tuple[int, Way | None]]:
-    """Index of each side call, and what its prompt shares with others by default: as much as `tree` knows of two of
-    them, else half of the shortest one. None for the first, which shares nothing with earlier ones."""
+class Aside(NamedTuple):
+    """A side call: what its prompt shares with others by default (None for the first), and the tokens by which the
+    shortest and the longest of its kind differ."""
+
+    way: Way | None
+    spread: int
+
+
+def asides(evidence: Evidence, tree: Tree, groups: Iterable[Collection[int]]) -> Iterator[tuple[int, Aside]]:
+    """Index of each side call, and what is known of it. They share as much as `tree` knows of two of them, else half of
+    the shortest one."""
     for group in groups:
-        first = min(group)
+        first, lengths = min(group), [evidence.lengths[canonical(index)] for index in group]
         shown = [
             (tree.depth[canonical(index)], tree.parent[canonical(index)])
             for index in sorted(group)
-            if owner(tree.parent[canonical(index)]) in group
+            if owner(tree.parent[canonical(index)]) in group and tree.depth[canonical(index)] >= LEAST_HEAD
         ]
-        half = min(evidence.lengths[canonical(index)] for index in group) // 2
-        depth, string = max(shown, default=(half, canonical(first)))
-        yield from ((index, None if index == first else Way(0.0, string, depth)) for index in group)
+        depth, string = max(shown, default=(min(lengths) // 2, canonical(first)))
+        for index in group:
+            way = None if index == first else Way(0.0, string, depth)
+            yield index, Aside(way, max(lengths) - min(lengths))

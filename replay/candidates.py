@@ -83,9 +83,9 @@ class Candidates:
         """Cost of a new conversation of which `depth` tokens are shared with others."""
         return _NEW + log(max(1, self.evidence.lengths[canonical(index)] - depth))
 
-    def side(self, index: int, depth: int) -> float:
-        """Cost of a side call of which `depth` tokens are shared with others."""
-        return self.new(index, depth) - _NEW + _SIDE
+    def side(self, spread: int) -> float:
+        """Cost of a side call of a kind whose lengths differ by `spread` tokens at most."""
+        return _SIDE + log(spread + 20)
 
     def shown(self, index: int, mother: int, depth: int) -> float:
         """Cost of a prompt of which the log shows that it leaves its conversation `depth` tokens in, in the prompt or reply

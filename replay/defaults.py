@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 
 from replay.account import Account, Opened
-from replay.asides import side_calls, templates
+from replay.asides import asides, side_calls
 from replay.candidates import BACK, SLACK, Candidates, Talk, Way, usual
 from replay.evidence import Evidence
 from replay.heads import LEAST_HEAD
@@ -55,7 +55,7 @@ class Defaults:
         usual: float | None = None,
     ) -> None:
         self.evidence = evidence
-        self.templates = dict(templates(evidence, tree, side))
+        self.asides = dict(asides(evidence, tree, side))
         self.candidates = Candidates(evidence, tree, refuted, usual)
         self.shared = self._usual_head(tree)
         self.running = running(evidence.requests)
@@ -102,7 +102,7 @@ class Defaults:
         deep = home is not None and self._is_deep(index, depth, account.talks[home])
         if not deep and depth:
             account.behind[index] = (account.tree.carrier(canonical(index), depth), depth)
-        if not deep and index in self.templates:
+        if not deep and index in self.asides:
             yield self._side_call(account, index, depth)
             return
         ways = self._ways(account, index, depth, home if deep else None)
@@ -139,10 +139,11 @@ class Defaults:
         return self._with(account, index, None, cost, touched)
 
     def _side_call(self, account: Account, index: int, depth: int) -> Account:
-        way = self.templates[index]
+        way, spread = self.asides[index]
+        cost = self.candidates.side(spread)
         if way is not None and way.depth > depth and self.candidates.fits(index, way, account.tree):
-            return self._behind(account, index, depth, way, self.candidates.side(index, way.depth))
-        return self._with(account, index, None, self.candidates.side(index, depth))
+            return self._behind(account, index, depth, way, cost)
+        return self._with(account, index, None, cost)
 
     def _usual_head(self, tree: Tree) -> Way | None:
         """The head of most prompts, of two the longer; the first words that all share only if there is no other."""

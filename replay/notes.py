@@ -45,7 +45,7 @@ def _notes(evidence: Evidence, solution: Solution, defaults: Defaults, parts: Pa
         count = sum(opened.guess.way is not None for opened in defaults.opened)
         yield (
             f"{count} of {len(evidence.requests)} prompts share a prefix that no line shows; by default they "
-            f"continue their conversation, and {resting} of {total} prompt tokens rest on that"
+            f"continue the likeliest conversation, and {resting} of {total} prompt tokens rest on that"
         )
     impossible = sum(_says_too_much(request) for request in evidence.requests)
     if impossible:
@@ -54,16 +54,27 @@ def _notes(evidence: Evidence, solution: Solution, defaults: Defaults, parts: Pa
             "to share all"
         )
     if solution.contradictions:
-        yield f"{len(solution.contradictions)} statements of the log about shared prefixes contradict others"
+        count = len(solution.contradictions)
+        yield f"{count} {_plural('statement', count)} of the log about shared prefixes contradict others"
     guessed = [words for words in parts.open_to.values() if "anchor" in words]
     if guessed:
         yield (
             f"no cold checkpoint shows where the first user message of {len(guessed)} prompts begins; by default "
             "one token before the end of what two conversations share"
         )
+    nowhere = len(evidence.requests) - len(parts.anchor)
+    if nowhere:
+        yield (
+            f"where the first user message of {nowhere} {_plural('prompt', nowhere)} begins is nowhere in the log: a head "
+            "that a disk cache would keep for others is not foreseen there"
+        )
     queued = sum(parts.arrivals.queued)
     if queued:
         yield f"{queued} requests may have waited for a slot; their arrival is a default"
+
+
+def _plural(noun: str, count: int) -> str:
+    return noun if count == 1 else f"{noun}s"
 
 
 def _says_too_much(request: Request) -> bool:
@@ -86,6 +97,6 @@ def notes_of_before(states: int, files: Sequence[KnownFile]) -> Iterable[str]:
     if files:
         known = sum(file.tokens for file in files if file.key is not None)
         yield (
-            f"{len(files)} checkpoint files from before the log are assumed, as old as its first line; {known} tokens "
+            f"{len(files)} checkpoint {_plural('file', len(files))} from before the log are assumed, as old as its first line; {known} tokens "
             "of prompts are known to be in them"
         )
