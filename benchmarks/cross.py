@@ -83,9 +83,8 @@ def known(read_as: Workload, truth: Workload, order: list[int], *, prompts: bool
     for asked in read_as.requests:
         real = truth.by_number[order[asked.request - 1]]
         if prompts:
-            asked = replace(
-                asked, prompt=real.prompt, reply=real.reply, generated=real.generated, anchor=real.anchor
-            )
+            names = ("prompt", "reply", "generated", "anchor", "shown", "drop")
+            asked = replace(asked, **{name: getattr(real, name) for name in names})
         if times:
             after = number[real.after] if real.after else None
             asked = replace(asked, after=after, think_s=real.think_s, arrival_s=real.arrival_s)

@@ -13,6 +13,8 @@ from parser.event import Event
 
 #: a text-keyed hit keeps sampled tokens: P may differ from the canonical prompt by this share of P
 _RETOKENISED = 0.1
+#: keys of files that are found by what a client sends back, which leaves their reasoning out
+_VISIBLE = ("thinking-visible", "responses-visible")
 
 
 @dataclass(slots=True)
@@ -167,7 +169,8 @@ class Pending:
         hit = next((h for h in self.hits if h.get("tokens") == cached), None) if cached else None
         if hit is None and serial and not self.episodes:  # read, and then not used (or not to its end)
             hit = next((h for h in self.hits[-1:] if _is_unused(h, cached, prompt, near and seq)), None)
-        episode = self._best(cached, prompt, near or hit is not None, serial)
+        hidden = hit is not None and hit.get("key") in _VISIBLE
+        episode = self._best(cached, prompt, near or hit is not None, serial, hidden)
         if episode is None and hit is None:
             return None
         if episode is None:
@@ -177,9 +180,14 @@ class Pending:
         self._take_hit(episode, cached, unused=serial)
         return episode
 
-    def _best(self, cached: int, prompt: int, loaded: bool, serial: bool) -> Episode | None:
-        """The waiting episode whose canonical prompt is nearest to P; the oldest of equals."""
-        fits = [(_misfit(e, prompt, loaded, cached), n) for n, e in enumerate(self.episodes) if not e.note]
+    def _best(
+        self, cached: int, prompt: int, loaded: bool, serial: bool, hidden: bool = False
+    ) -> Episode | None:
+        """The waiting episode whose canonical prompt is nearest to P; the oldest of equals. `hidden`: the file that was
+        loaded holds reasoning that the prompt does not."""
+        fits = [
+            (_misfit(e, prompt, loaded, cached, hidden), n) for n, e in enumerate(self.episodes) if not e.note
+        ]
         fits = [fit for fit in fits if fit[0] is not None]
         if fits:
             return self.episodes[min(fits, key=lambda fit: (fit[0] or 0, fit[1]))[1]]
@@ -253,10 +261,11 @@ def _names(note: Event, cached: int, prompt: int) -> bool:
     return said in (None, cached) and whole in (None, prompt) and (said, whole) != (None, None)
 
 
-def _misfit(episode: Episode, prompt: int, loaded: bool, cached: int) -> float | None:
+def _misfit(episode: Episode, prompt: int, loaded: bool, cached: int, hidden: bool) -> float | None:
     """How far an episode's numbers are from the span; None where it cannot be the span's.
 
-    After a miss C is 0 or what the disk gave; a cold prompt is the canonical one, token for token.
+    After a miss C is 0 or what the disk gave; a cold prompt is the canonical one, token for token. A state that was found
+    by its visible text is longer than that by all the reasoning in it (R3.32).
     """
     said = episode.prompt
     if episode.miss is None:  # an evict store alone: no number links it, only that something was loaded
@@ -266,6 +275,6 @@ def _misfit(episode: Episode, prompt: int, loaded: bool, cached: int) -> float |
     off = abs(said - prompt)
     if off == 0 and (loaded or not cached):
         return 0.0
-    if loaded and off <= max(64, _RETOKENISED * prompt):
+    if loaded and (off <= max(64, _RETOKENISED * prompt) or (hidden and said < prompt)):
         return float(off)
     return None

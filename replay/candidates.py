@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from replay.evidence import Evidence
 from replay.heads import heads
 from replay.prefixes import Part, Tree
-from replay.strings import canonical, live, owner
+from replay.strings import canonical, effective_tokens, live, owner
 
 #: turns back that a default looks for one that a prompt could go on from
 BACK: Final = 6
@@ -91,8 +91,8 @@ class Candidates:
         """Cost of a prompt of which the log shows that it leaves its conversation `depth` tokens in, in the prompt or reply
         of `mother`."""
         tokens, lengths = self.evidence.lengths[canonical(index)], self.evidence.lengths
-        whole = depth >= min(tokens, lengths[live(mother)])
-        return (0.0 if whole else _CHANGED) + self._growth(tokens - depth)
+        whole = depth >= min(tokens, lengths[self.evidence.sent_back(mother)])
+        return (0.0 if whole else _CHANGED) + self._growth(max(1, tokens - depth))
 
     def _most(self, index: int) -> float:
         """Tokens that a turn adds at most if it could be a new conversation."""
@@ -106,7 +106,10 @@ class Candidates:
     def _in_reach(self, index: int, talk: Talk, most: float) -> bool:
         """Some of its last turns are no longer than the prompt, and not far too short."""
         tokens, lengths = self.evidence.lengths[canonical(index)], self.evidence.lengths
-        return any(lengths[canonical(t)] <= tokens <= lengths[live(t)] + most for t in talk[: -BACK - 1 : -1])
+        return any(
+            lengths[canonical(t)] <= tokens <= lengths[self.evidence.sent_back(t)] + most
+            for t in talk[: -BACK - 1 : -1]
+        )
 
     def _alike(self, index: int, last: int) -> bool:
         one, other = self.evidence.requests[index], self.evidence.requests[last]
@@ -127,17 +130,19 @@ class Candidates:
 
     def _from_turn(self, index: int, turn: int, back: int) -> Iterator[Way]:
         tokens = self.evidence.lengths[canonical(index)]
-        prompt, whole = self.evidence.lengths[canonical(turn)], self.evidence.lengths[live(turn)]
+        string, prompt = self.evidence.sent_back(turn), self.evidence.lengths[canonical(turn)]
+        whole = self.evidence.lengths[string]
         inner = _INNER if back else 0.0
         if tokens == prompt:
             yield Way(_AGAIN + inner / 2, canonical(turn), tokens)
         if self.goes_on.get(turn, index) > index:
             return
         if whole < tokens and not prompt <= self.left.get(index, whole) < whole:
-            yield Way(inner + self._growth(tokens - whole), live(turn), whole)
+            yield Way(inner + self._growth(tokens - whole), string, whole)
         if prompt < tokens and prompt < whole:
             added = tokens - whole if tokens > whole else tokens - prompt
-            yield Way(inner + _CHANGED + self._growth(added), live(turn), prompt)
+            kept = prompt - self.evidence.dropped.get(turn, 0)
+            yield Way(inner + _CHANGED + self._growth(added), string, kept)
 
     def contradicted(self, indices: Iterable[int], until: int, tree: Tree) -> int:
         """How many statements of the log about these requests and others up to `until` the tree contradicts."""
@@ -195,15 +200,15 @@ def _usual_growth(evidence: Evidence) -> float | None:
     state is also read when it is the longest that is left of a conversation, so only its first reader counts."""
     lengths = evidence.lengths
     shown = [
-        lengths[canonical(i)] - cached
+        effective_tokens(evidence.requests[i]) - cached
         for i in evidence.placed
         if (cached := evidence.requests[i].cached_tokens)
     ]
     read: set[int] = set()
     for index, file in sorted(evidence.served_from.items()):
         whole = file.string >= 0 and file.tokens == lengths[file.string] and file.string % 3 == 1
-        if whole and file.string not in read:
-            shown.append(lengths[canonical(index)] - file.tokens)
+        if whole and file.string not in read and index not in evidence.placed:
+            shown.append(effective_tokens(evidence.requests[index]) - file.tokens)
         read.add(file.string)
     return usual(shown)
 

@@ -221,7 +221,8 @@ class Canonicalised:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """FN: the last token is out. `live` tokens stay in the slot, as `state`; `bound` says what they answer to."""
+    """FN: the last token is out. `live` tokens stay in the slot, as `state`; `bound` says what they answer to, `visible`
+    the bytes of a thinking turn's key (LC9)."""
 
     at_s: float
     request: int
@@ -231,6 +232,7 @@ class Finished:
     live: int
     state: Rope
     bound: tuple[str, ...]
+    visible: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,7 +78,7 @@ class Defaults:
         return usual(
             lengths[guess.about] - depth
             for guess, (string, depth) in zip(self.told.guesses, ways, strict=True)
-            if string % 3 == 1 and depth == lengths[string] < lengths[guess.about]
+            if string % 3 and depth == lengths[string] < lengths[guess.about]
         )
 
     def _told(self, first: Account) -> Account:
@@ -182,7 +182,7 @@ class Defaults:
     def _certain(self, account: Account, index: int) -> tuple[int | None, int]:
         hidden = self.evidence.hidden.get(index)
         if hidden is not None:
-            return hidden, self.evidence.lengths[live(hidden)]
+            return hidden, self.evidence.lengths[self.evidence.sent_back(hidden)]
         tree = account.tree
         string, depth = tree.parent[canonical(index)], tree.depth[canonical(index)]
         return (owner(string), depth) if string >= 0 else (None, 0)

@@ -320,7 +320,7 @@ class _Writer:
         if "thinking" in row.bound:
             self._say(
                 row.at_s,
-                f"thinking live checkpoint remembered ctx={self._span(held)} live={row.live} visible={row.live}",
+                f"thinking live checkpoint remembered ctx={self._span(held)} live={row.live} visible={row.visible}",
             )
 
     def _answered(self, row: d.Answered) -> None:

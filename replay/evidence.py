@@ -6,17 +6,30 @@ a file says that the prompt does not extend it (R4.10).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from parser.event import Event
 from parser.reading import Reading
 from parser.request import Request
 from replay.prefixes import Agree, Guess, Part
-from replay.strings import HIDDEN, canonical, canonical_tokens, live, measure, owner, successors, visible
+from replay.shown import known, shown
+from replay.strings import (
+    HIDDEN,
+    canonical,
+    canonical_tokens,
+    live,
+    live_lengths,
+    measure,
+    owner,
+    successors,
+    visible,
+)  # fmt: skip
 
 #: smallest file the store writes or finds (R4.2), where no start line says it
 MIN_TOKENS = 512
+#: keys of files that are found by what a client sends back
+VISIBLE = ("thinking-visible", "responses-visible")
 _DISK_KINDS = ("kv_stored", "kv_hit", "kv_evicted", "kv_discarded")
 
 
@@ -62,23 +75,28 @@ class Evidence:
     #: indices whose prompt is placed for certain at the end of an earlier string
     placed: set[int] = field(default_factory=set)
 
+    def sent_back(self, index: int) -> int:
+        """The string that a next prompt goes on from if its client sends all back: the visible one if there is one."""
+        return visible(index) if self.lengths[visible(index)] else live(index)
+
     def loads_of(self, file: LogFile) -> int:
         """How often the log shows the file loaded."""
         return sum(one is file for one in self.served_from.values())
 
 
-def gather(reading: Reading) -> Evidence:
-    """All that `reading` says for certain."""
-    return _Gatherer(reading).evidence()
+def gather(reading: Reading, talks: Sequence[Sequence[int]] = ()) -> Evidence:
+    """All that `reading` says for certain. `talks`, conversations (indices), help to tell how long prompts are that no line
+    gives the length of (`replay.shown`)."""
+    return _Gatherer(reading, talks).evidence()
 
 
 class _Gatherer:
-    def __init__(self, reading: Reading) -> None:
+    def __init__(self, reading: Reading, talks: Sequence[Sequence[int]]) -> None:
         self.reading = reading
         self.requests = reading.requests
         self.of_event = {seq: i for i, r in enumerate(self.requests) for seq in r.events}
         thought = self._thought()
-        measured = measure(self.requests, thought)
+        measured = measure(self.requests, shown(known(self.requests, thought, self._read(thought)), talks))
         self.out = Evidence(self.requests, measured.lengths, thought=set(thought))
         self.out.hidden, self.out.dropped = measured.hidden, measured.dropped
         #: file name -> tokens, and a string that begins with its text
@@ -95,6 +113,21 @@ class _Gatherer:
             for e in found
             if e.rule == "thinking_remembered" and e.seq in self.of_event
         }
+
+    def _read(self, thought: Mapping[int, int]) -> dict[int, int]:
+        """Index -> index of the turn whose file it read by a visible key: the latest that left so many tokens, and so
+        many bytes of text where it thought."""
+        log, lives = self.reading.events, live_lengths(self.requests)
+        found = {}
+        for event in log.rows("kv_hit") if log is not None else ():
+            index, tokens, text = self.of_event.get(event.seq), event.get("tokens"), event.get("text")
+            if index is None or not tokens or event.get("key") not in VISIBLE:
+                continue
+            for other in range(index - 1, -1, -1):
+                if lives[other] == tokens and text in (None, thought.get(other, text)):
+                    found[index] = other
+                    break
+        return found
 
     def evidence(self) -> Evidence:
         """What the reading shows of each request."""
@@ -280,7 +313,7 @@ class _Gatherer:
         return False
 
     def _extends(self, index: int, file: LogFile) -> None:
-        if file.key in (None, "token-text"):
+        if file.key not in VISIBLE:
             self.out.agreed.append(Agree(canonical(index), file.string, file.tokens))
         else:
             shown = self.out.lengths[visible(owner(file.string))]

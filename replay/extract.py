@@ -17,6 +17,7 @@ from replay.arrivals import Arrivals, arrivals
 from replay.asking import Parts, asked
 from replay.before import from_before
 from replay.calibrate import Order, calibrated
+from replay.candidates import Talk
 from replay.configure import configs_of
 from replay.costs import FittedCosts
 from replay.defaults import Defaults
@@ -60,9 +61,7 @@ def extract(reading: Reading) -> Extraction:
             hint="give a log with `prompt start` or `live kv cache miss` lines",
         )
     reading, assumed = with_prologue(reading)
-    evidence = gather(reading)
-    evidence.parted += passed_over(reading, evidence)
-    solution, defaults = _solved(evidence)
+    evidence, solution, defaults = _told(reading)
     costs = fit(reading)
     times = arrivals(reading, defaults.talks, costs)
     woven = weave(solution.tree, _names(evidence), _spliced(evidence))
@@ -86,6 +85,20 @@ def extract(reading: Reading) -> Extraction:
         came, order = _came(evidence, times, later), _order(evidence, times)
         workload = calibrated(workload, configs_of(reading, {}, workload), costs, came, order)
     return Extraction(workload, costs, evidence, solution, times, assumed)
+
+
+def _told(reading: Reading) -> tuple[Evidence, Solution, Defaults]:
+    """What the log says, and the rest by default. How much of a thinking turn's reply is shown is told better once it is
+    known which turns make a conversation."""
+    talks: list[Talk] = []
+    for _ in range(2):
+        evidence = gather(reading, talks)
+        evidence.parted += passed_over(reading, evidence)
+        solution, defaults = _solved(evidence)
+        if not evidence.thought:
+            break
+        talks = defaults.talks
+    return evidence, solution, defaults
 
 
 def _came(evidence: Evidence, times: Arrivals, later: float) -> dict[int, float]:

@@ -343,9 +343,10 @@ class Service:
         bind(session, job, key, qwen)
         if self.log is not None:
             bound = [name for name in ("responses", "anthropic", "thinking") if getattr(session, name)]
+            shown = session.thinking.key if session.thinking is not None else None
             row = Finished(
                 self.machine.now, asked.request, task.slot, job.finish, job.generated, session.node.size,
-                rope_of(session.node), tuple(bound),
+                rope_of(session.node), tuple(bound), shown.bytes if shown is not None else 0,
             )  # fmt: skip
             self.log.append(row)
 

@@ -67,6 +67,13 @@ def successors(requests: Sequence[Request]) -> dict[int, int]:
     return following
 
 
+def live_lengths(requests: Sequence[Request]) -> list[int]:
+    """Tokens that each request leaves in its slot."""
+    follows = successors(requests)
+    seen = (requests[follows[i]].live_before if i in follows else None for i in range(len(requests)))
+    return [live_tokens(request, found) for request, found in zip(requests, seen, strict=True)]
+
+
 @dataclass(slots=True)
 class Measured:
     """Lengths of all strings, and for what a slot answers to besides its tokens (R3.30, R3.32), by index:
@@ -78,35 +85,24 @@ class Measured:
     dropped: dict[int, int] = field(default_factory=dict)
 
 
-def measure(requests: Sequence[Request], thought: Mapping[int, int]) -> Measured:
-    """Lengths of all strings; `thought` are indices whose closed reasoning was remembered (LC9), with the
-    bytes of their visible key.
-
-    A visible string ends with the stop token that was sampled but not evaluated. What a reasoning reply shows
-    is a default: as long as the reply, less half of it.
+def measure(requests: Sequence[Request], shown: Mapping[int, int]) -> Measured:
+    """Lengths of all strings; `shown`: index -> tokens by which the visible key of a thinking turn is longer than its
+    prompt (`replay.shown`). Other visible strings end with the stop token that was sampled but not evaluated.
     """
     out = Measured([0] * (3 * len(requests)))
-    follows = successors(requests)
-    before = {after: index for index, after in follows.items()}
+    before = {after: index for index, after in successors(requests).items()}
+    lives = live_lengths(requests)
     for index, request in enumerate(requests):
         tokens, source = canonical_tokens(request), before.get(index)
         if request.source in HIDDEN and source is not None:
             out.hidden[index] = source
             rest = effective_tokens(request) - (request.cached_tokens or 0)
             tokens = (out.lengths[visible(source)] or out.lengths[live(source)]) + rest
-        seen = requests[follows[index]].live_before if index in follows else None
-        out.lengths[canonical(index)] = tokens
-        out.lengths[live(index)] = live_tokens(request, seen)
-        _measure_visible(out, index, request, index in thought)
+        out.lengths[canonical(index)], out.lengths[live(index)] = tokens, lives[index]
+        reply = lives[index] - effective_tokens(request)
+        if index in shown:
+            out.dropped[index] = 1
+            out.lengths[visible(index)] = tokens + shown[index]
+        elif reply > 0 and "RESPPROTO" in request.flags and request.finish in ("stop", "tool_calls"):
+            out.lengths[visible(index)] = tokens + reply + 1
     return out
-
-
-def _measure_visible(out: Measured, index: int, request: Request, thought: bool) -> None:
-    responses = "RESPPROTO" in request.flags and request.finish in ("stop", "tool_calls")
-    reply = out.lengths[live(index)] - effective_tokens(request)
-    if reply <= 0 or not (responses or thought):
-        return
-    if thought:
-        out.dropped[index] = 1
-        reply //= 2
-    out.lengths[visible(index)] = out.lengths[canonical(index)] - out.dropped.get(index, 0) + reply + 1
