@@ -316,12 +316,11 @@ class _Gatherer:
         if file.key not in VISIBLE:
             self.out.agreed.append(Agree(canonical(index), file.string, file.tokens))
         else:
-            shown = self.out.lengths[visible(owner(file.string))]
-            one, tokens = (visible(owner(file.string)), shown) if shown else (file.string, file.tokens)
+            one, tokens = self._text_of(file)
+            one, tokens = (one, tokens) if one >= 0 else (file.string, file.tokens)
             self.out.agreed.append(
                 Agree(canonical(index), one, min(tokens, self.out.lengths[canonical(index)]))
             )
-            self.out.placed.add(index)
 
     def _kv_evicted(self, event: Event, index: int | None) -> None:
         name, tokens, size = event.get("file"), event.get("tokens"), event.get("size_mib")
@@ -355,15 +354,23 @@ class _Gatherer:
             self.out.agreed.append(Agree(live(before), same[-1].string, tokens))
 
     def _passed_over(self, index: int) -> None:
-        request = self.requests[index]
-        reached, limit = request.disk_hit_tokens or 0, canonical_tokens(request)
+        """R4.10: the prompt goes on from no file whose text is longer than that of the one that was read."""
+        read = self.out.served_from.get(index)
+        reached, limit = 0 if read is None else self._text_of(read)[1], self.out.lengths[canonical(index)]
         ctx, nearest = self._ctx(index), dict[int, int]()
         for file in self._surely_there():
             fits = file.ctx is None or ctx is None or file.ctx <= ctx
-            plain = file.key in (None, "token-text") and file.string >= 0
-            if fits and plain and owner(file.string) != index and reached < file.tokens <= limit:
-                nearest[file.string] = min(file.tokens, nearest.get(file.string, file.tokens))
+            string, tokens = self._text_of(file)
+            if fits and string >= 0 and owner(string) != index and reached < tokens <= limit:
+                nearest[string] = min(tokens, nearest.get(string, tokens))
         self.out.parted += [Part(canonical(index), s, tokens - 1) for s, tokens in nearest.items()]
+
+    def _text_of(self, file: LogFile) -> tuple[int, int]:
+        """The string of prompts that holds the file's text, and the tokens of the text in it; -1 if that is not known."""
+        if file.key not in VISIBLE:
+            return file.string, file.tokens
+        string = visible(owner(file.string)) if file.string >= 0 else -1
+        return (string, self.out.lengths[string]) if string >= 0 and self.out.lengths[string] else (-1, 0)
 
 
 def _like(one: float | None, other: float | None) -> bool:
