@@ -17,7 +17,6 @@ from replay.shown import known, shown
 from replay.strings import (
     HIDDEN,
     canonical,
-    canonical_tokens,
     live,
     live_lengths,
     measure,

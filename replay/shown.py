@@ -79,7 +79,9 @@ def shown(known: Known, talks: Sequence[Sequence[int]] = ()) -> dict[int, int]:
     text = _text(known, talks)
     found, lengths = _each(known, text)
     for talk in talks:
-        found.update(_along(known, text, [i for i in talk if i in known.turns and i not in known.links], lengths))
+        found.update(
+            _along(known, text, [i for i in talk if i in known.turns and i not in known.links], lengths)
+        )
     _told(known, found)
     return {index: min(max(1, round(tokens)), known.turns[index].reply) for index, tokens in found.items()}
 
