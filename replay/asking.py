@@ -9,6 +9,7 @@ from parser.reading import Reading
 from parser.request import Request
 from replay.arrivals import Arrivals
 from replay.evidence import Evidence
+from replay.marks import Between
 from replay.rope import Piece, Rope, join, length, rest
 from replay.strings import canonical, live, visible
 from replay.weave import Woven
@@ -27,6 +28,8 @@ class Parts:
     anchor: Mapping[int, int]
     #: index -> tool call ids, whether their raw text was kept
     calls: Mapping[int, tuple[tuple[str, ...], bool]]
+    #: index -> tokens of the reply when its tool-call block began
+    blocks: Mapping[int, Between]
     images: Mapping[int, tuple[Image, ...]]
     #: index -> tokens that its answer would have had besides those it has
     unsaid: Mapping[int, int]
@@ -64,6 +67,7 @@ def asked(parts: Parts, index: int) -> Asked:
         calls=calls,
         results=_results(parts, index),
         tool_tail=_tool_tail(parts, index),
+        tool_block=_tool_block(parts, index, length(reply)),
         raw_tools=raw,
         open_reasoning="THINKING" in request.flags,
         open_to=parts.open_to.get(index, ()),
@@ -147,6 +151,12 @@ def _tool_tail(parts: Parts, index: int) -> int:
     if not _results(parts, index):
         return 0
     return (request.prompt_tokens or 0) - (request.cached_tokens or 0)
+
+
+def _tool_block(parts: Parts, index: int, reply: int) -> tuple[int, ...]:
+    """From where the log has it, to the reply's end."""
+    begins = parts.blocks.get(index)
+    return () if begins is None else (min(round(begins.middle), reply), reply)
 
 
 def _gives_up(parts: Parts, index: int) -> float | None:

@@ -29,6 +29,19 @@ _HIDDEN: Final = {
 }
 
 
+def _said(asked: Asked, gen: int) -> str:
+    """Flags of a decoding line after `gen` tokens of the reply: the reasoning is open; a tool call has begun, and ended."""
+    thinking = asked.thinking and not asked.keeps_reasoning and asked.shown is not None
+    ended = length(asked.reply) - length(asked.shown or ()) + asked.drop + 1
+    begun, over = asked.tool_block if asked.tools and asked.tool_block else (gen, gen)
+    flags = (
+        ("THINKING", thinking and gen < ended),
+        ("DSML_START", gen > begun),
+        ("DSML_END", gen >= over > begun),
+    )
+    return "".join(f" {name}" for name, on in flags if on)
+
+
 @dataclass(slots=True)
 class _Open:
     """A request between `prompt start` and `finish`: its span and what was printed of it last."""
@@ -294,7 +307,7 @@ class _Writer:
         kind = "completion" if asked.api == "completion" else "chat"
         self._say(
             at,
-            f"{kind} ctx={a}..{b}:{b - a} gen={gen}{self._flags(asked)} decoding chunk={speed:.2f} t/s "
+            f"{kind} ctx={a}..{b}:{b - a} gen={gen}{self._flags(asked)}{_said(asked, gen)} decoding chunk={speed:.2f} t/s "
             f"avg={average:.2f} t/s {passed:.3f}s",
         )
         held.gen, held.gen_s = gen, at

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from parser.event import Event
 from parser.reading import Reading
 from parser.request import Request
+from replay.marks import Between
 from replay.prefixes import Agree, Guess, Part
 from replay.shown import known, shown
 from replay.strings import (
@@ -83,19 +84,24 @@ class Evidence:
         return sum(one is file for one in self.served_from.values())
 
 
-def gather(reading: Reading, talks: Sequence[Sequence[int]] = ()) -> Evidence:
-    """All that `reading` says for certain. `talks`, conversations (indices), help to tell how long prompts are that no line
-    gives the length of (`replay.shown`)."""
-    return _Gatherer(reading, talks).evidence()
+def gather(
+    reading: Reading, talks: Sequence[Sequence[int]] = (), ended: Mapping[int, Between] | None = None
+) -> Evidence:
+    """All that `reading` says for certain. `talks`, conversations (indices), and where replies `ended` their reasoning
+    (`replay.marks`) help to tell how long prompts are that no line gives the length of (`replay.shown`)."""
+    return _Gatherer(reading, talks, ended or {}).evidence()
 
 
 class _Gatherer:
-    def __init__(self, reading: Reading, talks: Sequence[Sequence[int]]) -> None:
+    def __init__(
+        self, reading: Reading, talks: Sequence[Sequence[int]], ended: Mapping[int, Between]
+    ) -> None:
         self.reading = reading
         self.requests = reading.requests
         self.of_event = {seq: i for i, r in enumerate(self.requests) for seq in r.events}
         thought = self._thought()
-        measured = measure(self.requests, shown(known(self.requests, thought, self._read(thought)), talks))
+        turns = known(self.requests, thought, self._read(thought), ended)
+        measured = measure(self.requests, shown(turns, talks), thought)
         self.out = Evidence(self.requests, measured.lengths, thought=set(thought))
         self.out.hidden, self.out.dropped = measured.hidden, measured.dropped
         #: file name -> tokens, and a string that begins with its text

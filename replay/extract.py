@@ -23,6 +23,7 @@ from replay.costs import FittedCosts
 from replay.defaults import Defaults
 from replay.evidence import Evidence, gather
 from replay.fitting import fit
+from replay.marks import Marks, marks
 from replay.notes import notes_of, notes_of_before, opened_words
 from replay.operator import cut_off, stops
 from replay.passed import passed_over
@@ -63,11 +64,12 @@ def extract(reading: Reading) -> Extraction:
             hint="give a log with `prompt start` or `live kv cache miss` lines",
         )
     reading, assumed = with_prologue(reading)
-    evidence, solution, defaults = _told(reading)
+    found = marks(reading)
+    evidence, solution, defaults = _told(reading, found)
     costs = fit(reading)
     times = arrivals(reading, defaults.talks, costs)
     woven = weave(solution.tree, _names(evidence), _spliced(evidence))
-    parts = _parts(reading, evidence, solution, defaults, times, woven)
+    parts = _parts(reading, evidence, solution, defaults, times, woven, found)
     ratio = bytes_per_token(evidence)
     workload = Workload(
         segments=as_segments(woven.segments | _unsaid_segments(parts), bytes_of(evidence, woven, ratio)),
@@ -89,12 +91,12 @@ def extract(reading: Reading) -> Extraction:
     return Extraction(workload, costs, evidence, solution, times, assumed)
 
 
-def _told(reading: Reading) -> tuple[Evidence, Solution, Defaults]:
+def _told(reading: Reading, found: Marks) -> tuple[Evidence, Solution, Defaults]:
     """What the log says, and the rest by default. How much of a thinking turn's reply is shown is told better once it is
     known which turns make a conversation."""
     talks: list[Talk] = []
     for _ in range(2):
-        evidence = gather(reading, talks)
+        evidence = gather(reading, talks, found.reasoning)
         evidence.parted += passed_over(reading, evidence)
         solution, defaults = _solved(evidence)
         if not evidence.thought:
@@ -164,8 +166,10 @@ def _spliced(evidence: Evidence) -> dict[int, tuple[int, int]]:
         behind = evidence.lengths[visible(before)] or evidence.lengths[live(before)]
         spliced[live(index)] = (canonical(index), behind)
     for index, request in enumerate(evidence.requests):
-        if evidence.lengths[visible(index)] and index not in evidence.dropped:
-            spliced[visible(index)] = (live(index), effective_tokens(request))
+        effective = effective_tokens(request)
+        whole = evidence.lengths[canonical(index)] + evidence.lengths[live(index)] - effective
+        if evidence.lengths[visible(index)] > whole and index not in evidence.dropped:
+            spliced[visible(index)] = (live(index), effective)
     return spliced
 
 
@@ -176,9 +180,10 @@ def _parts(
     defaults: Defaults,
     times: Arrivals,
     woven: Woven,
+    found: Marks,
 ) -> Parts:
     config = reading.server.config
-    found, guessed = anchors(
+    anchor, guessed = anchors(
         evidence,
         solution.tree,
         defaults.talks,
@@ -187,7 +192,7 @@ def _parts(
     )
     talk = {turn: number for number, talk in enumerate(defaults.talks) for turn in talk}
     return Parts(
-        reading, evidence, woven, times, talk, found, _calls(reading, evidence),
+        reading, evidence, woven, times, talk, anchor, _calls(reading, evidence), found.block,
         pictures(evidence, talk),
         _unsaid(reading),
         opened_words(defaults, guessed, times),

@@ -1,10 +1,11 @@
-"""What later prompts hold of the replies of thinking turns: they leave the reasoning out (R3.32), and no line prints
-how many tokens are left. Three things tell it, the surest first:
+"""What later prompts hold of the replies of thinking turns: they leave the reasoning out (R3.30, R3.32), and no line
+prints how many tokens are left. Four things tell it, the surest first:
 
 1. A prompt that goes on from a file found by its visible text: the tokens of the prompt, less those behind the text.
 2. `thinking live checkpoint remembered` prints the bytes of prompt and shown reply. What they grow by from one turn to the
    next, in tokens of this log's text, less the message between them, is the reply.
-3. Replies of one log show a usual share of their tokens.
+3. Decoding lines say whether the reasoning is still open: where it ended is known to within a line (`replay.marks`).
+4. Replies of one log show a usual share of their tokens.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from math import sqrt
 from typing import NamedTuple
 
 from parser.request import Request
-from replay.strings import HIDDEN, canonical_tokens, effective_tokens, successors
+from replay.marks import Between
+from replay.strings import HIDDEN, canonical_tokens, effective_tokens, live_lengths, successors
 from replay.workload import BYTES_PER_TOKEN
 
 #: share of a reply that is shown where a log does not tell; by how much the usual share of a log differs from that, and
@@ -27,10 +29,18 @@ _TEXT_TOKENS, _TEXT_SPREAD = 1000, 0.02
 
 
 class Turn(NamedTuple):
-    """A thinking turn: tokens of its reply with the reasoning, and bytes of its visible key (LC9)."""
+    """A turn with a visible key: tokens of its reply with the reasoning, bytes of the key (LC9; 0 if no line says them),
+    and the tokens (least, most) by which the key is longer than the prompt, as its lines have it."""
 
     reply: int
     key_bytes: int
+    least: int
+    most: int
+
+    @property
+    def told(self) -> bool:
+        """Some line says where its reasoning ended."""
+        return self.most - self.least < self.reply - 1
 
 
 class Link(NamedTuple):
@@ -58,9 +68,15 @@ class Known:
     links: dict[int, Link] = field(default_factory=dict)
 
 
-def known(requests: Sequence[Request], thought: Mapping[int, int], read: Mapping[int, int]) -> Known:
-    """`thought`: index -> bytes of its visible key. `read`: index -> index of the turn whose file it read by such a key."""
-    out = Known(requests)
+def known(
+    requests: Sequence[Request],
+    thought: Mapping[int, int],
+    read: Mapping[int, int],
+    ended: Mapping[int, Between],
+) -> Known:
+    """`thought`: index -> bytes of its visible key. `read`: index -> index of the turn whose file it read by such a key.
+    `ended`: index -> tokens of the reply when its reasoning ended."""
+    out, lives = Known(requests), live_lengths(requests)
     before = {after: index for index, after in successors(requests).items()}
     for index, request in enumerate(requests):
         rest = effective_tokens(request) - (request.cached_tokens or 0)
@@ -68,8 +84,19 @@ def known(requests: Sequence[Request], thought: Mapping[int, int], read: Mapping
             out.links[index] = Link(before[index], rest, None)
         elif index in read:
             out.links[index] = Link(read[index], rest, request.canonical_prompt_tokens)
-        if index in thought and request.generated_tokens:
-            out.turns[index] = Turn(request.generated_tokens, thought[index])
+        reply = lives[index] - effective_tokens(request)
+        if reply <= 0:
+            continue
+        at = ended.get(index, Between(0, reply))
+        if index in thought:  # `<think>` gives way to `</think>`; content and stop token follow
+            out.turns[index] = Turn(
+                reply, thought[index], max(1, reply - at.most + 1), max(1, reply - at.least)
+            )
+        elif "RESPPROTO" in request.flags and request.finish in ("stop", "tool_calls"):
+            # a turn with calls may show its reasoning (R3.30)
+            plain = index not in ended or request.finish == "tool_calls"
+            least, most = (0, 0) if plain else (at.most - 1, at.least)
+            out.turns[index] = Turn(reply, 0, max(1, reply - least + 1), max(1, reply - most + 1))
     return out
 
 
@@ -83,7 +110,7 @@ def shown(known: Known, talks: Sequence[Sequence[int]] = ()) -> dict[int, int]:
             _along(known, text, [i for i in talk if i in known.turns and i not in known.links], lengths)
         )
     _told(known, found)
-    return {index: min(max(1, round(tokens)), known.turns[index].reply) for index, tokens in found.items()}
+    return {index: max(1, round(tokens)) for index, tokens in found.items()}
 
 
 def _each(known: Known, text: Text) -> tuple[dict[int, float], dict[int, float]]:
@@ -100,9 +127,9 @@ def _each(known: Known, text: Text) -> tuple[dict[int, float], dict[int, float]]
             continue
         grown = _grown(known, index, text)
         if grown is not None:
-            found[index] = min(max(1.0, grown), turn.reply)
+            found[index] = _within(turn, grown)
         else:
-            found[index] = _mixed(text, turn, lengths[index], 0.0)
+            found[index] = _mixed(text, turn, lengths[index])
     return found, lengths
 
 
@@ -110,18 +137,30 @@ def _grown(known: Known, index: int, text: Text) -> float | None:
     """Tokens of the reply by what the visible key grew by since the turn that its prompt is linked to."""
     link = known.links.get(index)
     mother = None if link is None else known.turns.get(link.mother)
-    if link is None or mother is None or not mother.key_bytes:
+    if link is None or mother is None or not min(mother.key_bytes, known.turns[index].key_bytes):
         return None
     return (known.turns[index].key_bytes - mother.key_bytes) / text.ratio - link.rest
 
 
-def _mixed(text: Text, turn: Turn, prompt: float, off: float) -> float:
-    """The usual share and what the key's bytes say, weighted by how sure each is. `off`: tokens by which bytes of
-    this conversation usually say too much."""
-    usual, spread = text.share * turn.reply, _own(turn.reply)
-    said, doubt = turn.key_bytes / text.ratio - prompt - off, _doubt(prompt)
+def _mixed(text: Text, turn: Turn, prompt: float) -> float:
+    """What is usual and what the key's bytes say, weighted by how sure each is."""
+    usual, spread = _usual(text, turn)
+    if not turn.key_bytes:
+        return usual
+    said, doubt = turn.key_bytes / text.ratio - prompt, _doubt(prompt)
     weight = spread**2 / (spread**2 + doubt**2)
-    return min(max(1.0, usual + weight * (said - usual)), turn.reply)
+    return _within(turn, usual + weight * (said - usual))
+
+
+def _within(turn: Turn, tokens: float) -> float:
+    return min(max(turn.least, tokens), turn.most)
+
+
+def _usual(text: Text, turn: Turn) -> tuple[float, float]:
+    """Tokens that are shown, without a look at bytes, and how far that is off."""
+    if turn.told or not turn.key_bytes:
+        return (turn.least + turn.most) / 2, max(2.0, (turn.most - turn.least) / sqrt(12))
+    return text.share * turn.reply, _own(turn.reply)
 
 
 def _doubt(tokens: float) -> float:
@@ -129,7 +168,7 @@ def _doubt(tokens: float) -> float:
     return _TEXT_SPREAD * sqrt(max(1.0, abs(tokens)) * _TEXT_TOKENS)
 
 
-def _own(reply: int) -> float:
+def _own(reply: float) -> float:
     """Tokens by which what is shown of a reply differs from what is usually shown of so many."""
     return max(4.0, _SHARE_SPREAD * abs(reply))
 
@@ -144,10 +183,10 @@ def _along(
     for place, index in enumerate(turns):
         turn = known.turns[index]
         moved = _doubt(lengths[index] - lengths[turns[place - 1]]) ** 2 if place else 0.0
-        noise = _own(turn.reply) ** 2
+        usual, spread = _usual(text, turn)
         ahead = doubt + moved
-        seen = turn.key_bytes / text.ratio - lengths[index] - text.share * turn.reply
-        gain = ahead / (ahead + noise)
+        seen = turn.key_bytes / text.ratio - lengths[index] - usual
+        gain = ahead / (ahead + spread**2)
         level, doubt = level + gain * (seen - level), (1 - gain) * ahead
         steps.append((level, doubt, ahead))
     for one, other in reversed(list(pairwise(range(len(steps))))):
@@ -157,7 +196,7 @@ def _along(
     for index, (level, _, _) in zip(turns, steps, strict=True):
         turn = known.turns[index]
         said = turn.key_bytes / text.ratio - lengths[index] - level
-        yield index, min(max(1.0, said), turn.reply)
+        yield index, _within(turn, said)
 
 
 def _told(known: Known, found: dict[int, float]) -> None:
@@ -195,20 +234,29 @@ def _text(known: Known, talks: Sequence[Sequence[int]]) -> Text:
     return Text(ratio, min(max(0.02, (yb * xx - xb * xy) / apart / ratio), 1.0))
 
 
-def _rows(known: Known, talks: Sequence[Sequence[int]]) -> Iterator[tuple[int, int, int]]:
-    """(tokens known, tokens of replies, bytes) of what was added to a key. The head of a conversation is other text than
-    what follows, so a turn is held against the first of its conversation if that is known."""
+def _rows(known: Known, talks: Sequence[Sequence[int]]) -> Iterator[tuple[float, float, int]]:
+    """(tokens known, tokens of replies of which a share is shown, bytes) of what was added to a key. The head of a
+    conversation is other text than what follows, so a turn is held against the first of its conversation if that is
+    known."""
+    turns = {index: turn for index, turn in known.turns.items() if turn.key_bytes}
     first: dict[int, int] = {}
     for talk in talks:
-        turns = [index for index in talk if index in known.turns and index not in known.links]
-        first.update((index, turns[0]) for index in turns[1:])
-    for index, turn in known.turns.items():
+        mine = [index for index in talk if index in turns and index not in known.links]
+        first.update((index, mine[0]) for index in mine[1:])
+    for index, turn in turns.items():
         link, tokens = known.links.get(index), canonical_tokens(known.requests[index])
-        if link is not None and link.mother in known.turns:
-            yield link.rest, turn.reply, turn.key_bytes - known.turns[link.mother].key_bytes
+        sure, open_ = _parts(turn)
+        if link is not None and link.mother in turns:
+            yield link.rest + sure, open_, turn.key_bytes - turns[link.mother].key_bytes
         elif index in first:
-            other = known.turns[first[index]]
+            other = turns[first[index]]
+            less, closed = _parts(other)
             more = tokens - canonical_tokens(known.requests[first[index]])
-            yield more, turn.reply - other.reply, turn.key_bytes - other.key_bytes
+            yield more + sure - less, open_ - closed, turn.key_bytes - other.key_bytes
         elif link is None:
-            yield tokens, turn.reply, turn.key_bytes
+            yield tokens + sure, open_, turn.key_bytes
+
+
+def _parts(turn: Turn) -> tuple[float, float]:
+    """Tokens of the reply that are known to be shown, and those of which a share is."""
+    return ((turn.least + turn.most) / 2, 0.0) if turn.told else (0.0, float(turn.reply))

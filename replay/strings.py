@@ -6,7 +6,7 @@ stands in its slot afterwards (live); and its prompt with the reply as the next 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from parser.request import Request
@@ -85,9 +85,9 @@ class Measured:
     dropped: dict[int, int] = field(default_factory=dict)
 
 
-def measure(requests: Sequence[Request], shown: Mapping[int, int]) -> Measured:
-    """Lengths of all strings; `shown`: index -> tokens by which the visible key of a thinking turn is longer than its
-    prompt (`replay.shown`). Other visible strings end with the stop token that was sampled but not evaluated.
+def measure(requests: Sequence[Request], shown: Mapping[int, int], thought: Container[int]) -> Measured:
+    """Lengths of all strings; `shown`: index -> tokens by which the visible key of a turn is longer than its prompt
+    (`replay.shown`). That of one that `thought` (LC9) does not hold the `<think>` at the prompt's end.
     """
     out = Measured([0] * (3 * len(requests)))
     before = {after: index for index, after in successors(requests).items()}
@@ -99,10 +99,8 @@ def measure(requests: Sequence[Request], shown: Mapping[int, int]) -> Measured:
             rest = effective_tokens(request) - (request.cached_tokens or 0)
             tokens = (out.lengths[visible(source)] or out.lengths[live(source)]) + rest
         out.lengths[canonical(index)], out.lengths[live(index)] = tokens, lives[index]
-        reply = lives[index] - effective_tokens(request)
         if index in shown:
-            out.dropped[index] = 1
             out.lengths[visible(index)] = tokens + shown[index]
-        elif reply > 0 and "RESPPROTO" in request.flags and request.finish in ("stop", "tool_calls"):
-            out.lengths[visible(index)] = tokens + reply + 1
+            if index in thought:
+                out.dropped[index] = 1
     return out
