@@ -23,6 +23,8 @@ MIB = 1 << 20
 _STEP = 1e-4
 #: a request that began within this share of a usual request's time after another one's end had waited for it
 _AT_ONCE = 0.01
+#: seconds of the server's own work between two requests, which no line has
+_SERVER_S = 0.01
 #: stamps are whole seconds
 _STAMP_S = 1.0
 
@@ -172,7 +174,7 @@ def _handed(
             pauses[index] = (freed, pause)
         elif freed is None or slots == 1:
             thinks.append(pause)
-    soon = max(0.002, _AT_ONCE * median(known.lasted), 0.1 * median(thinks) if thinks and slots > 1 else 0.0)
+    soon = max(_SERVER_S, _AT_ONCE * median(known.lasted), 0.1 * median(thinks) if thinks and slots > 1 else 0.0)
     if slots == 1:
         return _handed_in_turn(known, starts, pauses, thinks, soon)
     return {index: freed for index, (freed, pause) in pauses.items() if pause < soon}
