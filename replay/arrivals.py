@@ -15,6 +15,7 @@ from parser.reading import Reading
 from replay.candidates import Talk
 from replay.costs import FittedCosts
 from replay.lanes import lanes
+from replay.queueing import Pause, thought, waited
 from replay.strings import canonical_tokens
 from replay.timing import Spans, settle, spans, timed_lines
 
@@ -24,9 +25,7 @@ _STEP = 1e-4
 #: a request that began within this share of a usual request's time after another one's end had waited for it
 _AT_ONCE = 0.01
 #: seconds of the server's own work between two requests, which no line has
-_SERVER_S = 0.01
-#: stamps are whole seconds
-_STAMP_S = 1.0
+_SERVER_S = 0.015
 
 
 @dataclass(slots=True)
@@ -160,7 +159,7 @@ def _handed(
     no other slot was idle."""
     talk_of = {turn: talk for talk in talks for turn in talk}
     slots = reading.server.slots or 1
-    pauses: dict[int, tuple[int, float]] = {}
+    pauses: dict[int, Pause] = {}
     thinks: list[float] = []
     for index in range(1, len(starts)):
         freed = _freed(known, slots, index)
@@ -171,35 +170,22 @@ def _handed(
         pause = start - waits[index] - other - known.lasted[before]
         turns = freed is not None and talk_of[freed] is not talk_of[index]
         if freed is not None and turns and _take_turns(talk_of[freed], talk_of[index], freed, index):
-            pauses[index] = (freed, pause)
+            mine = max((turn for turn in talk_of[index] if turn < index), default=None)
+            own = starts[mine] if mine is not None else None
+            since = (
+                inf
+                if own is None or mine is None
+                else other + known.lasted[before] - own - known.lasted[mine]
+            )
+            pauses[index] = Pause(freed, pause, since)
         elif freed is None or slots == 1:
             thinks.append(pause)
-    soon = max(_SERVER_S, _AT_ONCE * median(known.lasted), 0.1 * median(thinks) if thinks and slots > 1 else 0.0)
+    soon = max(
+        _SERVER_S, _AT_ONCE * median(known.lasted), 0.1 * median(thinks) if thinks and slots > 1 else 0.0
+    )
     if slots == 1:
-        return _handed_in_turn(known, starts, pauses, thinks, soon)
-    return {index: freed for index, (freed, pause) in pauses.items() if pause < soon}
-
-
-def _handed_in_turn(
-    known: Spans, starts: Sequence[float | None], pauses: Mapping[int, tuple[int, float]],
-    thinks: Sequence[float], soon: float,
-) -> dict[int, int]:  # fmt: skip
-    """A server of one slot has a client wait, or one client that asks this and that. It is told by pauses that stamps
-    can be at once, where all others are longer than stamps are apart; else only if most requests began at once."""
-    at_once = {i for i, (freed, pause) in pauses.items() if pause - _slack(known, starts, i, freed) < soon}
-    others = [*thinks, *(pause for i, (_, pause) in pauses.items() if i not in at_once)]
-    if others and median(others) > _STAMP_S:
-        return {index: pauses[index][0] for index in at_once}
-    if not pauses or median(pause for _, pause in pauses.values()) > soon:
-        return {}
-    return {index: freed for index, (freed, pause) in pauses.items() if pause < soon}
-
-
-def _slack(known: Spans, starts: Sequence[float | None], index: int, freed: int) -> float:
-    """How much shorter the pause between two requests may be than their settled starts say."""
-    low, high = known.low[index], known.high[freed]
-    start, other = starts[index] or 0.0, starts[freed] or 0.0
-    return (start - low if low is not None else 0.0) + (high - other if high is not None else 0.0)
+        return waited(known, starts, waits, pauses, thinks, soon, _SERVER_S)
+    return {index: pause.freed for index, pause in pauses.items() if pause.seconds < soon}
 
 
 def _take_turns(one: Talk, other: Talk, before: int, index: int) -> bool:
@@ -277,7 +263,7 @@ def _before_start(reading: Reading, index: int, costs: FittedCosts, staged: dict
 
 
 def _think(out: Arrivals, waits: Sequence[float]) -> None:
-    """Think times; those of requests that queued are the median of the others, as far as they fit."""
+    """Think times; those of requests that queued are what is likely, as far as they fit."""
     room: list[float] = []
     ended: list[float] = []
     for index, start in enumerate(out.start):
@@ -286,10 +272,10 @@ def _think(out: Arrivals, waits: Sequence[float]) -> None:
         ended.append(then + out.spans.lasted[before] if before is not None and then is not None else 0.0)
         room.append(0.0 if start is None or before is None else max(0.0, start - waits[index] - ended[-1]))
         out.arrival[index] = None if start is None else start - waits[index]
-    seen = [room[i] for i in out.after if not out.queued[i]]
-    usual = median(seen) if seen else min((room[i] for i in out.after), default=0.0) / 2
-    for index in out.after:
-        out.think[index] = min(room[index], usual) if out.queued[index] else room[index]
+    those = [i for i in out.after if out.queued[i]]
+    likely = thought([room[i] for i in out.after if not out.queued[i]], [room[i] for i in those])
+    for index, think in [*((i, room[i]) for i in out.after), *zip(those, likely, strict=True)]:
+        out.think[index] = think
         if out.arrival[index] is not None:
             out.arrival[index] = ended[index] + out.think[index]
     for index, queued in enumerate(out.queued):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from math import inf
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -44,6 +45,8 @@ class Spans:
     last: list[int]
     #: event number of `prompt done` (of the last line where there is none)
     prefilled: list[int]
+    #: seconds between `prompt done` and the first token, at most
+    waited: list[float] = field(default_factory=list)
     #: chunk and decoding lines beside those of other requests: event number, index, seconds after the start
     between: list[tuple[int, int, float]] = field(default_factory=list)
 
@@ -64,6 +67,7 @@ def spans(reading: Reading) -> Spans:
         began,
         last,
         prefilled,
+        [_waited(request) for request in requests],
     )
     out.between = _between(reading, out)
     _narrow(out)
@@ -72,10 +76,10 @@ def spans(reading: Reading) -> Spans:
 
 def _between(reading: Reading, out: Spans) -> list[tuple[int, int, float]]:
     """Lines of a running request that stand right beside a line of another one: they order the two clocks."""
-    if not any(out.overlap(i - 1, i) for i in range(1, len(out.first))):
-        return []
     seen = [*_progress(reading, out, "prefill_chunk"), *_progress(reading, out, "decoding")]
     _stamped(out, seen)
+    if not any(out.overlap(i - 1, i) for i in range(1, len(out.first))):
+        return []
     lines = sorted(line.mark for line in seen)
     marks = sorted([*lines, *_marks(out)])
     beside = {mark for one, other in pairwise(marks) if one[1] != other[1] for mark in (one, other)}
@@ -91,13 +95,12 @@ class _Seen(NamedTuple):
 
 def _stamped(out: Spans, seen: Iterable[_Seen]) -> None:
     """Each line was printed in the second of its stamp; one that contradicts the rest is left out (the clock was set).
-    Between `prompt done` and the first token there may be more time than any line says, so decoding lines only tell the
-    latest start."""
+    Decoding lines may be later by what passed between `prompt done` and the first token."""
     for (seq, index, after), stamp in seen:
         low, high = out.low[index], out.high[index]
         if stamp is None or low is None or high is None:
             continue
-        early = stamp - after - _LATE if seq < out.prefilled[index] else low
+        early = stamp - after - _LATE - (0.0 if seq < out.prefilled[index] else out.waited[index])
         low, high = max(low, early), min(high, stamp + 1.0 - after)
         if low <= high:
             out.low[index], out.high[index] = low, high
@@ -185,6 +188,13 @@ def _lasted(request: Request) -> float:
     progress = request.progress
     done = request.prefill_s if request.prefill_s is not None else progress.last_s
     return (done or 0.0) + (progress.decode_s or 0.0)
+
+
+def _waited(request: Request) -> float:
+    """Its total is longer than prefill and decoding together by that, and by what passed after the last token."""
+    known = (request.total_s, request.prefill_s, request.progress.decode_s)
+    total, prefill, decode = (seconds or 0.0 for seconds in known)
+    return inf if None in known else max(0.0, total - prefill - decode)
 
 
 def _narrow(out: Spans) -> None:

@@ -1,0 +1,159 @@
+"""Who waited for the one slot of a server, and how long those think who waited.
+
+Between two requests of different conversations a log of whole seconds leaves open whether the second one waited for the
+first or came a moment later. What it does not leave open is how long all pauses were together: a client who asks this and
+that pauses each time, while among clients who queue many pauses are none.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
+from math import inf
+from statistics import median
+from typing import NamedTuple
+
+from replay.timing import Spans
+
+#: pauses are told one by one where others are longer than that: stamps are whole seconds
+_STAMP_S = 1.0
+#: if all could have paused this share of the mean pause, and so many times the server's own work, nobody waits
+_FLOOR, _LEAST_PAUSE = 0.45, 4.0
+_HALVINGS = 30
+_ROUNDS = 30
+
+
+class Pause(NamedTuple):
+    """Between a request and the one before it in the slot: `freed` is that one's index, `seconds` as starts are settled,
+    `since` the seconds since the client's own last answer."""
+
+    freed: int
+    seconds: float
+    since: float
+
+
+def waited(
+    known: Spans, starts: Sequence[float | None], before: Sequence[float], pauses: Mapping[int, Pause],
+    thinks: Sequence[float], soon: float, server_s: float,
+) -> dict[int, int]:  # fmt: skip
+    """Index -> index of the request whose slot it had waited for, of the requests with `pauses` (index -> pause) at which
+    two conversations take turns; `thinks` are the other pauses. `before`: seconds that the server works on each request
+    before it starts. Starts in `known` are narrowed by who waited."""
+    at_once = {
+        i for i, pause in pauses.items() if pause.seconds - _slack(known, starts, i, pause.freed) < soon
+    }
+    others = [*thinks, *(pause.seconds for i, pause in pauses.items() if i not in at_once)]
+    if others and median(others) > _STAMP_S:
+        return {index: pauses[index].freed for index in at_once}
+    chain = _Chain(known, before)
+    if not pauses or None in known.low:
+        return {}
+    mean = sum(pause.seconds for pause in pauses.values()) / len(pauses)
+    if mean > soon and chain.floor(pauses) > min(_FLOOR * mean, _LEAST_PAUSE * server_s):
+        return {}
+    # who had thought longest when the slot came free is the likeliest to have come before
+    by_turn = sorted(pauses, key=lambda index: (-pauses[index].since, index))
+    found = {i: pauses[i].freed for i in by_turn if chain.joins(pauses[i].freed, i, soon)}
+    known.low[:], known.high[:] = chain.low, chain.high
+    return found
+
+
+def _slack(known: Spans, starts: Sequence[float | None], index: int, freed: int) -> float:
+    """How much shorter the pause between two requests may be than their settled starts say."""
+    low, high = known.low[index], known.high[freed]
+    start, other = starts[index] or 0.0, starts[freed] or 0.0
+    return (start - low if low is not None else 0.0) + (high - other if high is not None else 0.0)
+
+
+class _Chain:
+    """Requests that one slot served one after the other: starts between their earliest and latest, and how far two
+    neighbours are apart at most."""
+
+    def __init__(self, known: Spans, before: Sequence[float]) -> None:
+        self.known, self.before = known, before
+        self.low = [-inf if at is None else at for at in known.low]
+        self.high = [inf if at is None else at for at in known.high]
+        self.order = sorted(range(len(self.low)), key=lambda i: known.first[i])
+        self.place = {index: place for place, index in enumerate(self.order)}
+        self.apart = [inf] * len(self.order)
+
+    def floor(self, pauses: Mapping[int, Pause]) -> float:
+        """The longest pause, seconds, that all of `pauses` could have had."""
+        least, most = 0.0, max(pause.seconds for pause in pauses.values()) + _STAMP_S
+        for _ in range(_HALVINGS):
+            middle = (least + most) / 2
+            least, most = (middle, most) if self._all_pause(pauses, middle) else (least, middle)
+        return least
+
+    def _all_pause(self, pauses: Mapping[int, Pause], seconds: float) -> bool:
+        at = -inf
+        for one, other in zip([None, *self.order], self.order, strict=False):
+            if one is not None:
+                at += self.known.lasted[one] + self.before[other] + (seconds if other in pauses else 0.0)
+            at = max(at, self.low[other])
+            if at > self.high[other]:
+                return False
+        return True
+
+    def joins(self, freed: int, index: int, soon: float) -> bool:
+        """Let a request begin as the one before it ends; False, and nothing changes, where the log does not allow it."""
+        place = self.place[index]
+        if self.order[place - 1] != freed:
+            return False
+        was = self.apart[place], self.low.copy(), self.high.copy()
+        self.apart[place] = self.known.lasted[freed] + self.before[index] + soon
+        if self._settle(place):
+            return True
+        self.apart[place], self.low, self.high = was
+        return False
+
+    def _settle(self, place: int) -> bool:
+        """Carry a bound between two neighbours on to all that it moves; False if there is no room."""
+        return (
+            self._tie(place)
+            and self._carry(range(place + 1, len(self.order)))
+            and self._carry(range(place - 1, 0, -1))
+        )
+
+    def _carry(self, places: Iterable[int]) -> bool:
+        for place in places:
+            one, other = self.order[place - 1], self.order[place]
+            was = self.low[one], self.high[one], self.low[other], self.high[other]
+            if not self._tie(place):
+                return False
+            if was == (self.low[one], self.high[one], self.low[other], self.high[other]):
+                break
+        return True
+
+    def _tie(self, place: int) -> bool:
+        one, other, most = self.order[place - 1], self.order[place], self.apart[place]
+        least = min(self.known.lasted[one], most)
+        self.low[other] = max(self.low[other], self.low[one] + least)
+        self.high[other] = min(self.high[other], self.high[one] + most)
+        self.low[one] = max(self.low[one], self.low[other] - most)
+        self.high[one] = min(self.high[one], self.high[other] - least)
+        return self.low[one] <= self.high[one] and self.low[other] <= self.high[other]
+
+
+def thought(seen: Sequence[float], room: Sequence[float]) -> list[float]:
+    """Seconds that those thought who waited, each at most its `room`: the median of what is likely below that. How often
+    which pause is, is told by those `seen` and by how many had a shorter one than their room (Turnbull)."""
+    points = sorted({*seen, min([*seen, *room], default=0.0) / 2})
+    own = Counter(seen)
+    ends = [bisect_right(points, most) for most in room]
+    share = [1 / len(points)] * len(points)
+    for _ in range(_ROUNDS):
+        below = [0.0, *accumulate(share)]
+        spread = [0.0] * (len(points) + 1)  # what each who waited adds to all points below its room
+        for end in ends:
+            spread[end] += 1 / below[end] if below[end] else 0.0
+        added = list(accumulate(reversed(spread[1:])))[::-1]
+        count = [own[point] + weight * more for point, weight, more in zip(points, share, added, strict=True)]
+        share = [n / sum(count) for n in count] if sum(count) else share
+    below = list(accumulate(share))
+    return [
+        min(most, points[bisect_left(below, below[end - 1] / 2)]) if end else most / 2
+        for most, end in zip(room, ends, strict=True)
+    ]
