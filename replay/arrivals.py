@@ -15,7 +15,7 @@ from parser.reading import Reading
 from replay.candidates import Talk
 from replay.costs import FittedCosts
 from replay.lanes import lanes
-from replay.queueing import Pause, thought, waited
+from replay.queueing import Pause, waited
 from replay.strings import canonical_tokens
 from replay.timing import Spans, settle, spans, timed_lines
 
@@ -263,7 +263,7 @@ def _before_start(reading: Reading, index: int, costs: FittedCosts, staged: dict
 
 
 def _think(out: Arrivals, waits: Sequence[float]) -> None:
-    """Think times; those of requests that queued are what is likely, as far as they fit."""
+    """Think times; those of requests that queued are the median of the others, as far as they fit."""
     room: list[float] = []
     ended: list[float] = []
     for index, start in enumerate(out.start):
@@ -272,10 +272,10 @@ def _think(out: Arrivals, waits: Sequence[float]) -> None:
         ended.append(then + out.spans.lasted[before] if before is not None and then is not None else 0.0)
         room.append(0.0 if start is None or before is None else max(0.0, start - waits[index] - ended[-1]))
         out.arrival[index] = None if start is None else start - waits[index]
-    those = [i for i in out.after if out.queued[i]]
-    likely = thought([room[i] for i in out.after if not out.queued[i]], [room[i] for i in those])
-    for index, think in [*((i, room[i]) for i in out.after), *zip(those, likely, strict=True)]:
-        out.think[index] = think
+    seen = [room[i] for i in out.after if not out.queued[i]]
+    usual = median(seen) if seen else min((room[i] for i in out.after), default=0.0) / 2
+    for index in out.after:
+        out.think[index] = min(room[index], usual) if out.queued[index] else room[index]
         if out.arrival[index] is not None:
             out.arrival[index] = ended[index] + out.think[index]
     for index, queued in enumerate(out.queued):

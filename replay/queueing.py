@@ -1,4 +1,4 @@
-"""Who waited for the one slot of a server, and how long those think who waited.
+"""Who waited for the one slot of a server.
 
 Between two requests of different conversations a log of whole seconds leaves open whether the second one waited for the
 first or came a moment later. What it does not leave open is how long all pauses were together: a client who asks this and
@@ -7,10 +7,7 @@ that pauses each time, while among clients who queue many pauses are none.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import accumulate
 from math import inf
 from statistics import median
 from typing import NamedTuple
@@ -22,7 +19,6 @@ _STAMP_S = 1.0
 #: if all could have paused this share of the mean pause, and so many times the server's own work, nobody waits
 _FLOOR, _LEAST_PAUSE = 0.45, 4.0
 _HALVINGS = 30
-_ROUNDS = 30
 
 
 class Pause(NamedTuple):
@@ -135,25 +131,3 @@ class _Chain:
         self.low[one] = max(self.low[one], self.low[other] - most)
         self.high[one] = min(self.high[one], self.high[other] - least)
         return self.low[one] <= self.high[one] and self.low[other] <= self.high[other]
-
-
-def thought(seen: Sequence[float], room: Sequence[float]) -> list[float]:
-    """Seconds that those thought who waited, each at most its `room`: the median of what is likely below that. How often
-    which pause is, is told by those `seen` and by how many had a shorter one than their room (Turnbull)."""
-    points = sorted({*seen, min([*seen, *room], default=0.0) / 2})
-    own = Counter(seen)
-    ends = [bisect_right(points, most) for most in room]
-    share = [1 / len(points)] * len(points)
-    for _ in range(_ROUNDS):
-        below = [0.0, *accumulate(share)]
-        spread = [0.0] * (len(points) + 1)  # what each who waited adds to all points below its room
-        for end in ends:
-            spread[end] += 1 / below[end] if below[end] else 0.0
-        added = list(accumulate(reversed(spread[1:])))[::-1]
-        count = [own[point] + weight * more for point, weight, more in zip(points, share, added, strict=True)]
-        share = [n / sum(count) for n in count] if sum(count) else share
-    below = list(accumulate(share))
-    return [
-        min(most, points[bisect_left(below, below[end - 1] / 2)]) if end else most / 2
-        for most, end in zip(room, ends, strict=True)
-    ]

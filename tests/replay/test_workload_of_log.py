@@ -51,14 +51,14 @@ def test_two_configurations_of_the_same_clients_give_the_same_relations():
 @pytest.mark.parametrize("name", ["matrix/W1/aug-1-disk", "matrix/W1/R-2-disk", "matrix/W4/aug-2-disk"])
 def test_think_times_are_the_clients(name):
     """No line says when a request came: what the server did before its first line (reading, tokenising) counts in
-    part as thought. Together with the latencies it is the time of the whole day."""
+    part as thought. Together with the latencies it is the time of the whole day, as far as stamps have its ends."""
     sent = [row for row in rows(CAPTURES / name / "client.jsonl") if "seq" in row]
     pauses = [later["t_start"] - row["t_end"] for row, later in pairwise(sent)]
     found = [asked.think_s for asked in workload(name).requests]
 
     assert sum(found[1:]) == pytest.approx(sum(pauses), rel=0.2)
     day = sum(found[1:]) + study(name).observed.totals.latency_s_sum
-    assert day == pytest.approx(sent[-1]["t_end"] - sent[0]["t_start"], rel=0.01)
+    assert day == pytest.approx(sent[-1]["t_end"] - sent[0]["t_start"], abs=0.2)
 
 
 @pytest.mark.parametrize("name", ["matrix/W1/aug-2-cold100k", "matrix/W4/aug-1-disk"])
