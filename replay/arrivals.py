@@ -39,6 +39,8 @@ class Arrivals:
     start: list[float | None]
     queued: list[bool]
     spans: Spans
+    #: of those that queued, index -> index of the request whose slot it got
+    waited: dict[int, int]
 
 
 def arrivals(reading: Reading, talks: Sequence[Talk], costs: FittedCosts) -> Arrivals:
@@ -57,7 +59,7 @@ def arrivals(reading: Reading, talks: Sequence[Talk], costs: FittedCosts) -> Arr
         after = _waited(reading, after)
         starts = settle(known, after)
     queued = [index in handed for index in range(len(starts))]
-    out = Arrivals(after, [0.0] * len(starts), [None] * len(starts), starts, queued, known)
+    out = Arrivals(after, [0.0] * len(starts), [None] * len(starts), starts, queued, known, handed)
     locked = _locked(reading, known, costs)
     waits = [wait + locked.get(index, 0.0) for index, wait in enumerate(waits)]
     admit = [costs.admit_s(canonical_tokens(request)) for request in reading.requests]

@@ -58,7 +58,7 @@ class Defaults:
         self.asides = dict(asides(evidence, tree, side))
         self.candidates = Candidates(evidence, tree, refuted, usual)
         self.shared = self._usual_head(tree)
-        self.running = running(evidence.requests)
+        self.running = running(evidence.requests, evidence.waited)
         self.told = self._told(Account(tree))
 
     @property

@@ -72,6 +72,8 @@ class Evidence:
     dropped: dict[int, int] = field(default_factory=dict)
     #: indices of requests after which the slot was empty: a client's stop sequence ended the reply (R3.36)
     emptied: set[int] = field(default_factory=set)
+    #: index -> index of a request that was served while it waited, by their times
+    waited: dict[int, int] = field(default_factory=dict)
     #: indices whose prompt is placed for certain at the end of an earlier string
     placed: set[int] = field(default_factory=set)
 

@@ -65,9 +65,14 @@ def extract(reading: Reading) -> Extraction:
         )
     reading, assumed = with_prologue(reading)
     found = marks(reading)
-    evidence, solution, defaults = _told(reading, found)
+    evidence, solution, defaults = _told(reading, found, {})
     costs = fit(reading)
     times = arrivals(reading, defaults.talks, costs)
+    if (
+        times.waited
+    ):  # who waited while which conversation was served tells conversations of several clients apart
+        evidence, solution, defaults = _told(reading, found, times.waited)
+        times = arrivals(reading, defaults.talks, costs)
     woven = weave(solution.tree, _names(evidence), _spliced(evidence))
     parts = _parts(reading, evidence, solution, defaults, times, woven, found)
     ratio = bytes_per_token(evidence)
@@ -91,13 +96,14 @@ def extract(reading: Reading) -> Extraction:
     return Extraction(workload, costs, evidence, solution, times, assumed)
 
 
-def _told(reading: Reading, found: Marks) -> tuple[Evidence, Solution, Defaults]:
+def _told(reading: Reading, found: Marks, waited: dict[int, int]) -> tuple[Evidence, Solution, Defaults]:
     """What the log says, and the rest by default. How much of a thinking turn's reply is shown is told better once it is
     known which turns make a conversation."""
     talks: list[Talk] = []
     for _ in range(2):
         evidence = gather(reading, talks, found.reasoning)
         evidence.parted += passed_over(reading, evidence)
+        evidence.waited = waited
         solution, defaults = _solved(evidence)
         if not evidence.thought:
             break

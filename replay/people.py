@@ -3,7 +3,7 @@ conversations that are in the server at once are those of several."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from parser.request import Request
@@ -51,14 +51,15 @@ class People:
         return int(more)
 
 
-def running(requests: Sequence[Request]) -> list[tuple[int, ...]]:
-    """By index: the earlier requests that were being served when the request began, by the order of lines."""
+def running(requests: Sequence[Request], waited: Mapping[int, int]) -> list[tuple[int, ...]]:
+    """By index: the earlier requests that were being served when the request came, by the order of lines and by who
+    `waited` for which one (index -> index)."""
     found: list[tuple[int, ...]] = []
     now: list[int] = []
     ended = [max(r.events, default=r.line) for r in requests]
     for index, request in enumerate(requests):
         began = min(request.events, default=request.line)
         now = [other for other in now if ended[other] > began]
-        found.append(tuple(now))
+        found.append((*now, waited[index]) if index in waited else tuple(now))
         now.append(index)
     return found
