@@ -183,7 +183,7 @@ def _handed(
         elif freed is None or slots == 1:
             thinks.append(pause)
     soon = max(
-        _SERVER_S, _AT_ONCE * median(known.lasted), 0.1 * median(thinks) if thinks and slots > 1 else 0.0
+        _SERVER_S, _AT_ONCE * median(known.lasted), 0.05 * median(thinks) if thinks and slots > 1 else 0.0
     )
     if slots == 1:
         return waited(known, starts, waits, pauses, thinks, soon, _SERVER_S)

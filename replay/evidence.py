@@ -6,6 +6,7 @@ a file says that the prompt does not extend it (R4.10).
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -30,6 +31,8 @@ from replay.strings import (
 MIN_TOKENS = 512
 #: keys of files that are found by what a client sends back
 VISIBLE = ("thinking-visible", "responses-visible")
+#: states of one length that a file may hold, the latest
+_LIKE = 32
 _DISK_KINDS = ("kv_stored", "kv_hit", "kv_evicted", "kv_discarded")
 
 
@@ -124,16 +127,19 @@ class _Gatherer:
     def _read(self, thought: Mapping[int, int]) -> dict[int, int]:
         """Index -> index of the turn whose file it read by a visible key: the latest that left so many tokens, and so
         many bytes of text where it thought."""
-        log, lives = self.reading.events, live_lengths(self.requests)
-        found = {}
+        left: dict[int, list[int]] = {}
+        for other, tokens in enumerate(live_lengths(self.requests)):
+            left.setdefault(tokens, []).append(other)
+        found, log = {}, self.reading.events
         for event in log.rows("kv_hit") if log is not None else ():
-            index, tokens, text = self.of_event.get(event.seq), event.get("tokens"), event.get("text")
-            if index is None or not tokens or event.get("key") not in VISIBLE:
+            index, text = self.of_event.get(event.seq), event.get("text")
+            if index is None or event.get("key") not in VISIBLE:
                 continue
-            for other in range(index - 1, -1, -1):
-                if lives[other] == tokens and text in (None, thought.get(other, text)):
-                    found[index] = other
-                    break
+            known = left.get(event.get("tokens") or -1, [])
+            latest = known[: bisect_left(known, index)][: -_LIKE - 1 : -1]
+            same = next((other for other in latest if text in (None, thought.get(other, text))), None)
+            if same is not None:
+                found[index] = same
         return found
 
     def evidence(self) -> Evidence:

@@ -3,12 +3,16 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Iterator
 from typing import NamedTuple
 
 import polars as pl
 
 from parser.reading import Reading
+
+#: so many requests of one length may run at once
+_AT_ONCE = 16
 
 
 class Between(NamedTuple):
@@ -35,12 +39,13 @@ def marks(reading: Reading) -> Marks:
     of_prompt: dict[int, list[tuple[int, int, int]]] = {}
     for index, request in enumerate(reading.requests):
         if request.prompt_tokens and request.events:
-            of_prompt.setdefault(request.prompt_tokens, []).append(
-                (min(request.events), max(request.events), index)
-            )
+            place = (min(request.events), max(request.events), index)
+            insort(of_prompt.setdefault(request.prompt_tokens, []), place)
     found = Marks({}, {})
     for flag, seq, prompt, gen, made in _flagged(reading):
-        for index in (i for first, last, i in of_prompt.get(prompt, ()) if first < seq < last):
+        began = of_prompt.get(prompt, [])
+        near = began[max(0, bisect_left(began, (seq,)) - _AT_ONCE) : bisect_left(began, (seq,))]
+        for index in (index for first, last, index in near if first < seq < last):
             reply = reading.requests[index].generated_tokens or gen
             if flag == "THINKING":
                 found.reasoning[index] = Between(gen, max(gen, min(gen + made, reply)))

@@ -74,6 +74,8 @@ class _Chain:
         self.order = sorted(range(len(self.low)), key=lambda i: known.first[i])
         self.place = {index: place for place, index in enumerate(self.order)}
         self.apart = [inf] * len(self.order)
+        #: what the last attempt moved: index, and its bounds before
+        self.moved: list[tuple[int, float, float]] = []
 
     def floor(self, pauses: Mapping[int, Pause]) -> float:
         """The longest pause, seconds, that all of `pauses` could have had."""
@@ -98,11 +100,13 @@ class _Chain:
         place = self.place[index]
         if self.order[place - 1] != freed:
             return False
-        was = self.apart[place], self.low.copy(), self.high.copy()
         self.apart[place] = self.known.lasted[freed] + self.before[index] + soon
+        self.moved = []
         if self._settle(place):
             return True
-        self.apart[place], self.low, self.high = was
+        self.apart[place] = inf
+        for at, low, high in reversed(self.moved):
+            self.low[at], self.high[at] = low, high
         return False
 
     def _settle(self, place: int) -> bool:
@@ -115,19 +119,23 @@ class _Chain:
 
     def _carry(self, places: Iterable[int]) -> bool:
         for place in places:
-            one, other = self.order[place - 1], self.order[place]
-            was = self.low[one], self.high[one], self.low[other], self.high[other]
+            before = len(self.moved)
             if not self._tie(place):
                 return False
-            if was == (self.low[one], self.high[one], self.low[other], self.high[other]):
+            if len(self.moved) == before:
                 break
         return True
 
     def _tie(self, place: int) -> bool:
         one, other, most = self.order[place - 1], self.order[place], self.apart[place]
         least = min(self.known.lasted[one], most)
-        self.low[other] = max(self.low[other], self.low[one] + least)
-        self.high[other] = min(self.high[other], self.high[one] + most)
-        self.low[one] = max(self.low[one], self.low[other] - most)
-        self.high[one] = min(self.high[one], self.high[other] - least)
-        return self.low[one] <= self.high[one] and self.low[other] <= self.high[other]
+        return self._narrow(other, self.low[one] + least, self.high[one] + most) and self._narrow(
+            one, self.low[other] - most, self.high[other] - least
+        )
+
+    def _narrow(self, index: int, low: float, high: float) -> bool:
+        if low > self.low[index] or high < self.high[index]:
+            self.moved.append((index, self.low[index], self.high[index]))
+            self.low[index] = max(low, self.low[index])
+            self.high[index] = min(high, self.high[index])
+        return self.low[index] <= self.high[index]

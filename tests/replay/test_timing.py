@@ -25,7 +25,9 @@ def test_the_true_start_lies_within_its_interval(name):
     high = min(at - low for at, low in zip(began, found.low, strict=True))
 
     assert low <= high
-    assert sum(b - a for a, b in zip(found.low, found.high, strict=True)) < 0.4 * len(began)  # of whole seconds
+    assert sum(b - a for a, b in zip(found.low, found.high, strict=True)) < 0.4 * len(
+        began
+    )  # of whole seconds
 
 
 def test_lines_of_others_narrow_a_start():
