@@ -18,10 +18,10 @@ from replay.tree import Forest
 from replay.workload import Stop
 
 
-def logged(workload, folder, **options):
+def logged(workload, folder, costs=MACHINE, **options):
     """The study of the log that a server prints of the workload, its decisions, and the true numbers of its requests."""
     configs, log = configs_of(None, {"server": "ds4-2026-08", **options}, workload), []
-    replay(workload, configs, MACHINE, log)
+    replay(workload, configs, costs, log)
     path = folder / "server.log"
     path.write_bytes(emit(workload, configs, log, "1130 10:00:00"))
     begun = sorted((row for row in log if isinstance(row, Begun)), key=lambda row: row.at_s)
