@@ -3,7 +3,8 @@
     python benchmarks/cross.py [--days 100] [--first 0]
 
 The truth is the server model with what the clients really asked (`tests/replay/chats.py`), so only what a log loses
-counts. A cell is a day, the server whose log is read, and another server; it is right if misses, evict stores, disk
+counts. On a third of the days half of the conversations think, or use tools; a third pass twenty times as fast (`fast`),
+as those of the captures do, so that a stamp's second holds more. A cell is a day, the server whose log is read, and another server; it is right if misses, evict stores, disk
 hits, evictions and prefilled tokens are all within 2 % (or one event). A log that never shows where the first user
 message of some conversation begins (no shared tokens, no checkpoint) cannot tell what a disk would keep of its head;
 such logs make the last row. Columns:
@@ -33,10 +34,11 @@ ROOT = Path(__file__).resolve().parent
 sys.path[:] = [place for place in sys.path if Path(place or ".").resolve() != ROOT]
 sys.path.insert(0, str(ROOT.parent / "tests/replay"))
 
-from chats import MACHINE, Day  # noqa: E402
+from chats import Day, hurried, machine  # noqa: E402
 
 from parser.reading import read  # noqa: E402
 from replay.configure import configs_of  # noqa: E402
+from replay.costs import FittedCosts  # noqa: E402
 from replay.decisions import Arrived, Begun, Decision, Dispatched  # noqa: E402
 from replay.emit import emit  # noqa: E402
 from replay.outcome import Totals  # noqa: E402
@@ -63,17 +65,18 @@ UNSHOWN = "~ head not shown"
 STAMPS_S = 0.2
 
 
-def day(seed: int) -> tuple[Workload, int]:
-    """A random day and its number of clients; of one client alone the server is restarted on some days."""
+def day(seed: int) -> tuple[Workload, int, int]:
+    """A random day, its number of clients and its pace; of one client alone the server is restarted on some days."""
     random = Random(seed)
     clients = random.choice((1, 1, 2, 3))
     talks = [random.randint(1, 3) for _ in range(clients)]
     edits, helpers = random.choice((0, 0, 0.15)), random.choice((0, 0, 0.2))
-    made = Day(random, talks, random.choice((10, 20, 40)), edits, helpers).workload()
+    thinking, tools, pace = random.choice((0, 0, 0.5)), random.choice((0, 0, 0.5)), random.choice((1, 1, 20))
+    made = Day(random, talks, random.choice((10, 20, 40)), edits, helpers, thinking, tools).workload()
     if clients == 1 and random.random() < 0.3:
         half = made.requests[len(made.requests) // 2].request
         made = replace(made, stops=(Stop(before=half), Stop()))
-    return made, clients
+    return hurried(made, pace), clients, pace
 
 
 def known(read_as: Workload, truth: Workload, order: list[int], *, prompts: bool, times: bool) -> Workload:
@@ -118,12 +121,13 @@ def within(found: Totals, truth: Totals) -> bool:
 
 def cells(seed: int) -> Iterator[tuple[str, list[bool]]]:
     """Kind of day and disk, and the columns, for two logs of a day and three servers each."""
-    truth, clients = day(seed)
+    truth, clients, pace = day(seed)
+    costs = machine(pace)
     random = Random(seed + 1_000_000)
     for disk, server in random.sample(SERVERS, 2):
         log: list[Decision] = []
         configs = configs_of(None, server, truth)
-        shown = replay(truth, configs, MACHINE, log).totals
+        shown = replay(truth, configs, costs, log).totals
         if not shown.live_misses and not shown.disk_hits:
             continue  # the shared head is nowhere in such a log
         begun = sorted((row for row in log if isinstance(row, Begun)), key=lambda row: row.at_s)
@@ -135,9 +139,10 @@ def cells(seed: int) -> Iterator[tuple[str, list[bool]]]:
             study = study_of(read([str(path)]))
         slots = 1 if server["slots"] == "single" else server["slots"]
         kind = "one client" if clients == 1 else "several" if clients <= slots else "several, some wait"
-        row = f"{kind:20}{disk}" if _shows_heads(truth, text) else UNSHOWN
+        kind += ", fast" if pace > 1 else ""
+        row = f"{kind:26}{disk}" if _shows_heads(truth, text) else UNSHOWN
         for _, other in random.sample(SERVERS, 3):
-            yield row, _columns(study, truth, order, other, open_to_all(truth, log, seed))
+            yield row, _columns(study, truth, order, other, open_to_all(truth, log, seed), costs)
 
 
 def _shows_heads(truth: Workload, text: bytes) -> bool:
@@ -146,14 +151,16 @@ def _shows_heads(truth: Workload, text: bytes) -> bool:
     return all(re.search(rb"common=%d |ctx=%d\.\.|tokens=%d " % (head, head, head), text) for head in heads)
 
 
-def _columns(study: Study, truth: Workload, order: list[int], other: Options, opened: Workload) -> list[bool]:
-    real = replay(truth, configs_of(None, other, truth), MACHINE).totals
+def _columns(
+    study: Study, truth: Workload, order: list[int], other: Options, opened: Workload, costs: FittedCosts
+) -> list[bool]:
+    real = replay(truth, configs_of(None, other, truth), costs).totals
     found = study.run(**other).totals
     columns = [within(found, real), abs((found.latency_s_sum or 0) / (real.latency_s_sum or 1) - 1) <= 0.05]
     for prompts in (True, False):
         workload = known(study.workload, truth, order, prompts=prompts, times=not prompts)
         columns.append(within(replay(workload, study.configs(**other), study.costs).totals, real))
-    return [*columns, within(replay(opened, configs_of(None, other, truth), MACHINE).totals, real)]
+    return [*columns, within(replay(opened, configs_of(None, other, truth), costs).totals, real)]
 
 
 def main() -> None:
@@ -170,12 +177,12 @@ def main() -> None:
             found[kind].append(columns)
             found["all"].append(columns)
     print(
-        f"{'log of':30}{'cells':>6}"
+        f"{'log of':36}{'cells':>6}"
         + "".join(f"{name:>9}" for name in ("read", "seconds", "prompts", "times", "open"))
     )
     for kind, rows in sorted(found.items()):
         shares = "".join(f"{sum(column) / len(rows):9.2f}" for column in zip(*rows, strict=True))
-        print(f"{kind:30}{len(rows):6}{shares}")
+        print(f"{kind:36}{len(rows):6}{shares}")
 
 
 if __name__ == "__main__":

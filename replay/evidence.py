@@ -67,6 +67,8 @@ class Evidence:
     occupant: dict[int, int] = field(default_factory=dict)
     #: index -> index of the request whose live state it continued without equal tokens (R3.2)
     hidden: dict[int, int] = field(default_factory=dict)
+    #: index -> index of the turn whose file it found by a visible key, which may hold other tokens than its prompt
+    loaded: dict[int, int] = field(default_factory=dict)
     #: index -> the file it was served from
     served_from: dict[int, LogFile] = field(default_factory=dict)
     #: indices of requests that thought (a closed reasoning was remembered)
@@ -105,10 +107,11 @@ class _Gatherer:
         self.requests = reading.requests
         self.of_event = {seq: i for i, r in enumerate(self.requests) for seq in r.events}
         thought = self._thought()
-        turns = known(self.requests, thought, self._read(thought), ended)
-        measured = measure(self.requests, shown(turns, talks), thought)
+        read = self._read(thought)
+        turns = known(self.requests, thought, read, ended)
+        measured = measure(self.requests, shown(turns, talks), thought, read)
         self.out = Evidence(self.requests, measured.lengths, thought=set(thought))
-        self.out.hidden, self.out.dropped = measured.hidden, measured.dropped
+        self.out.hidden, self.out.dropped, self.out.loaded = measured.hidden, measured.dropped, read
         #: file name -> tokens, and a string that begins with its text
         self.named: dict[str, tuple[int, int]] = {}
         follows = successors(self.requests)
@@ -196,7 +199,12 @@ class _Gatherer:
     def _own(self, index: int) -> None:
         """The live string begins with the prompt, as far as it was evaluated; so does the visible one."""
         lengths, one = self.out.lengths, canonical(index)
-        if index not in self.out.hidden:
+        if index in self.out.loaded:
+            cached, state = self.requests[index].cached_tokens or 0, live(self.out.loaded[index])
+            self.out.agreed.append(
+                Agree(live(index), state, min(cached, lengths[state], lengths[live(index)]))
+            )
+        elif index not in self.out.hidden:
             self.out.agreed.append(Agree(one, live(index), min(lengths[one], lengths[live(index)])))
         if lengths[visible(index)]:
             kept = lengths[one] - self.out.dropped.get(index, 0)
@@ -288,7 +296,9 @@ class _Gatherer:
             return
         tokens = event.get("tokens")
         found = [f for f in self._present() if f.name == event.get("file") and f.name is not None]
-        found = found or [f for f in self._present() if f.tokens == tokens and f.name is None]
+        found = found or [
+            f for f in self._present() if f.tokens == tokens and f.name is None and _one_key(f, event)
+        ]
         if not found:
             found = [LogFile(-1, tokens, key=event.get("key"), known_from_hit=True)]
             self.out.files += found
@@ -384,6 +394,11 @@ class _Gatherer:
             return file.string, file.tokens
         string = visible(owner(file.string)) if file.string >= 0 else -1
         return (string, self.out.lengths[string]) if string >= 0 and self.out.lengths[string] else (-1, 0)
+
+
+def _one_key(file: LogFile, event: Event) -> bool:
+    """Both are found by the same kind of text, as far as their lines say it."""
+    return None in (file.key, event.get("key")) or file.key == event.get("key")
 
 
 def _like(one: float | None, other: float | None) -> bool:

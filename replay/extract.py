@@ -168,7 +168,7 @@ def _names(evidence: Evidence) -> list[str]:
 def _spliced(evidence: Evidence) -> dict[int, tuple[int, int]]:
     """What a continuation by text adds is the rest of its prompt; a visible key holds the reply."""
     spliced = {}
-    for index, before in evidence.hidden.items():
+    for index, before in (evidence.hidden | evidence.loaded).items():
         behind = evidence.lengths[visible(before)] or evidence.lengths[live(before)]
         spliced[live(index)] = (canonical(index), behind)
     for index, request in enumerate(evidence.requests):

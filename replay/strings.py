@@ -85,9 +85,12 @@ class Measured:
     dropped: dict[int, int] = field(default_factory=dict)
 
 
-def measure(requests: Sequence[Request], shown: Mapping[int, int], thought: Container[int]) -> Measured:
+def measure(
+    requests: Sequence[Request], shown: Mapping[int, int], thought: Container[int], read: Mapping[int, int]
+) -> Measured:
     """Lengths of all strings; `shown`: index -> tokens by which the visible key of a turn is longer than its prompt
-    (`replay.shown`). That of one that `thought` (LC9) does not hold the `<think>` at the prompt's end.
+    (`replay.shown`). That of one that `thought` (LC9) does not hold the `<think>` at the prompt's end. `read`: index ->
+    index of the turn whose file it found by such a key.
     """
     out = Measured([0] * (3 * len(requests)))
     before = {after: index for index, after in successors(requests).items()}
@@ -96,6 +99,8 @@ def measure(requests: Sequence[Request], shown: Mapping[int, int], thought: Cont
         tokens, source = canonical_tokens(request), before.get(index)
         if request.source in HIDDEN and source is not None:
             out.hidden[index] = source
+        source = out.hidden.get(index, read.get(index) if request.canonical_prompt_tokens is None else None)
+        if source is not None:
             rest = effective_tokens(request) - (request.cached_tokens or 0)
             tokens = (out.lengths[visible(source)] or out.lengths[live(source)]) + rest
         out.lengths[canonical(index)], out.lengths[live(index)] = tokens, lives[index]

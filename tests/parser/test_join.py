@@ -112,6 +112,23 @@ def test_a_retokenised_prompt_still_finds_its_miss(tmp_path):
     assert (row.prompt_tokens, row.canonical_prompt_tokens, row.live_before) == (9013, 9000, 500)
 
 
+def test_a_state_found_by_its_visible_text_may_be_longer_than_the_prompt(tmp_path):
+    """It holds all the reasoning that the client does not send back (R3.32)."""
+    (row,) = rows(
+        tmp_path,
+        f"""
+        live kv cache miss live=18427 prompt=2549 common=4 reason=token-mismatch
+        kv cache stored tokens=18427 trimmed=0 reason=evict key=thinking-visible size=264.78 MiB save=9.0 ms
+        kv cache hit text tokens=3922 text=18433 quant=2 key=thinking-visible load=1.8 ms file={FILE.format(7)}
+        chat ctx=3922..4061:139 prompt start
+        chat ctx=3922..4061:139 gen=254 finish=stop 0.210s
+        """,
+        start=SINGLE,
+    )
+
+    assert (row.canonical_prompt_tokens, row.prompt_tokens, row.disk_hit_tokens) == (2549, 4061, 3922)
+
+
 def test_plain_hits_leave_the_misses_of_others_alone(tmp_path):
     hit, missed = rows(
         tmp_path,
