@@ -188,13 +188,17 @@ class Defaults:
         return (owner(string), depth) if string >= 0 else (None, 0)
 
     def _is_closed(self, account: Account, index: int, mother: int, depth: int, home: int) -> bool:
-        """The log says where the prompt leaves its conversation: nothing deeper can be shared."""
+        """The log says where the prompt leaves its conversation: nothing deeper can be shared. What it shares with a state
+        that the conversation itself left there says nothing of that."""
         talk = account.talks[home]
         if index in self.evidence.placed or self._from_last(account, index, mother, talk):
             return True
-        before = self.evidence.occupant.get(index)
-        met = before is not None and account.talk_of[before] == home and self._common(index) is not None
-        return met and self._is_deep(index, depth, talk)
+        before, common = self.evidence.occupant.get(index), self._common(index)
+        if before is None or common is None or account.talk_of[before] != home:
+            return False
+        last = talk[-1]
+        kept = before == last or account.tree.common(live(before), self.evidence.sent_back(last)) > common
+        return kept and self._is_deep(index, depth, talk)
 
     def _from_last(self, account: Account, index: int, mother: int, talk: Talk) -> bool:
         """A file held the whole last state of its conversation."""
