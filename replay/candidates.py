@@ -87,12 +87,14 @@ class Candidates:
         """Cost of a side call of a kind whose lengths differ by `spread` tokens at most."""
         return _SIDE + log(spread + 20)
 
-    def shown(self, index: int, mother: int, depth: int) -> float:
+    def shown(self, index: int, mother: int, depth: int, *, inner: bool = False) -> float:
         """Cost of a prompt of which the log shows that it leaves its conversation `depth` tokens in, in the prompt or reply
-        of `mother`."""
+        of `mother`; `inner`: which is not its last turn."""
         tokens, lengths = self.evidence.lengths[canonical(index)], self.evidence.lengths
         whole = depth >= min(tokens, lengths[self.evidence.sent_back(mother)])
-        return (0.0 if whole else _CHANGED) + self._growth(max(1, tokens - depth))
+        return (
+            (0.0 if whole else _CHANGED) + (_INNER if inner else 0.0) + self._growth(max(1, tokens - depth))
+        )
 
     def _most(self, index: int) -> float:
         """Tokens that a turn adds at most if it could be a new conversation."""

@@ -109,8 +109,12 @@ class Defaults:
         tried = ways[:_TRIED]
         if not deep:
             yield from self._new(account, index, depth)
-        elif not ways and mother is not None:
-            yield self._with(account, index, home, self.candidates.shown(index, mother, depth))
+        elif mother is not None:  # it leaves its conversation where the log shows it
+            stays, inner = (
+                account.copy() if ways else account,
+                home is not None and mother != account.talks[home][-1],
+            )
+            yield self._with(stays, index, home, self.candidates.shown(index, mother, depth, inner=inner))
         for place, way in enumerate(tried):
             guess = Guess(canonical(index), [(way.string, way.depth) for way in ways[place:]])
             one = account.copy() if place + 1 < len(tried) else account
