@@ -3,11 +3,11 @@
     python benchmarks/cross.py [--days 100] [--first 0]
 
 The truth is the server model with what the clients really asked (`tests/replay/chats.py`), so only what a log loses
-counts. On a third of the days half of the conversations think, or use tools; a third pass twenty times as fast (`fast`),
-as those of the captures do, so that a stamp's second holds more. A cell is a day, the server whose log is read, and another server; it is right if misses, evict stores, disk
-hits, evictions and prefilled tokens are all within 2 % (or one event). A log that never shows where the first user
-message of some conversation begins (no shared tokens, no checkpoint) cannot tell what a disk would keep of its head;
-such logs make the last row. Columns:
+counts. On a third of the days half of the conversations think, on a third half of them use tools; a third pass twenty times
+as fast (`fast`), as those of the captures do, so that a stamp's second holds more. A cell is a day, the server whose log is
+read, and another server; it is right if misses, evict stores, disk hits, evictions and prefilled tokens are all within 2 %
+(or one event). A log that never shows where the first user message of some conversation begins (no shared tokens, no
+checkpoint) cannot tell what a disk would keep of its head; such logs make the last row. Columns:
 
     read     as extracted from the log
     seconds  the same, share with the sum of latencies within 5 %

@@ -8,6 +8,7 @@ from parser.reading import Reading
 from replay.extract import Extraction
 from replay.outcome import Outcome, Served
 from replay.strings import canonical
+from replay.workload import Asked
 
 RELATION_OPEN: Final = "relation-open"
 FILE_FROM_BEFORE: Final = "file-from-before"
@@ -54,7 +55,7 @@ class Causes:
 
     def _cause(self, before: Served, after: Served, field: str) -> str:
         index = self.index[before.request]
-        if "prefix" in self.asked[before.request].open_to:
+        if _open(self.asked[before.request]):
             return RELATION_OPEN
         file = self.extraction.evidence.served_from.get(index)
         if (file is not None and file.known_from_hit) or self._assumed(after):
@@ -115,6 +116,11 @@ class Causes:
             if string < 0:
                 return False
             number = self.extraction.evidence.requests[string // 3].request
-            if "prefix" in self.asked[number].open_to:
+            if _open(self.asked[number]):
                 return True
         return False
+
+
+def _open(asked: Asked) -> bool:
+    """The tokens of its prompt or reply are a default."""
+    return not {"prefix", "shown"}.isdisjoint(asked.open_to)

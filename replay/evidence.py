@@ -15,7 +15,7 @@ from parser.reading import Reading
 from parser.request import Request
 from replay.marks import Between
 from replay.prefixes import Agree, Guess, Part
-from replay.shown import known, shown
+from replay.shown import known, shown, surely
 from replay.strings import (
     HIDDEN,
     canonical,
@@ -73,6 +73,8 @@ class Evidence:
     served_from: dict[int, LogFile] = field(default_factory=dict)
     #: indices of requests that thought (a closed reasoning was remembered)
     thought: set[int] = field(default_factory=set)
+    #: of these, indices of those whose visible length is only likely
+    unsure: set[int] = field(default_factory=set)
     #: index -> tokens at the prompt's end that the visible key does not hold (R3.32)
     dropped: dict[int, int] = field(default_factory=dict)
     #: indices of requests after which the slot was empty: a client's stop sequence ended the reply (R3.36)
@@ -111,6 +113,7 @@ class _Gatherer:
         turns = known(self.requests, thought, read, ended)
         measured = measure(self.requests, shown(turns, talks), thought, read)
         self.out = Evidence(self.requests, measured.lengths, thought=set(thought))
+        self.out.unsure = (set(thought) & turns.turns.keys()) - surely(turns)
         self.out.hidden, self.out.dropped, self.out.loaded = measured.hidden, measured.dropped, read
         #: file name -> tokens, and a string that begins with its text
         self.named: dict[str, tuple[int, int]] = {}

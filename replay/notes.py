@@ -16,11 +16,13 @@ from replay.workload import KnownFile
 
 
 def opened_words(defaults: Defaults, guessed: Iterable[int], times: Arrivals) -> dict[int, tuple[str, ...]]:
-    """Index -> what the log leaves open about the request: `prefix`, `anchor`, `arrival`."""
+    """Index -> what the log leaves open about the request: `prefix`, `shown`, `anchor`, `arrival`."""
     words: dict[int, list[str]] = defaultdict(list)
     for opened in defaults.opened:
         if opened.guess.way is not None:
             words[opened.index].append("prefix")
+    for index in sorted(defaults.evidence.unsure):
+        words[index].append("shown")
     for index in guessed:
         words[index].append("anchor")
     for index, queued in enumerate(times.queued):
@@ -46,6 +48,12 @@ def _notes(evidence: Evidence, solution: Solution, defaults: Defaults, parts: Pa
         yield (
             f"{count} of {len(evidence.requests)} prompts share a prefix that no line shows; by default they "
             f"continue the likeliest conversation, and {resting} of {total} prompt tokens rest on that"
+        )
+    if evidence.unsure:
+        turns = len(evidence.unsure)
+        yield (
+            f"what later prompts hold of the replies of {turns} thinking {_plural('turn', turns)} is told by bytes and flags, "
+            "to some tens of tokens each"
         )
     impossible = sum(_says_too_much(request) for request in evidence.requests)
     if impossible:

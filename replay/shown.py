@@ -113,6 +113,15 @@ def shown(known: Known, talks: Sequence[Sequence[int]] = ()) -> dict[int, int]:
     return {index: max(1, round(tokens)) for index, tokens in found.items()}
 
 
+def surely(known: Known) -> set[int]:
+    """Indices of the turns of which some prompt tells exactly how much of the reply it holds."""
+    return {
+        link.mother
+        for link in known.links.values()
+        if link.told is not None and known.links.get(link.mother, link).told is not None
+    }
+
+
 def _each(known: Known, text: Text) -> tuple[dict[int, float], dict[int, float]]:
     """Each turn for itself, and the lengths of all prompts."""
     found: dict[int, float] = {}
