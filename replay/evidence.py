@@ -7,7 +7,7 @@ a file says that the prompt does not extend it (R4.10).
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from parser.event import Event
@@ -93,25 +93,21 @@ class Evidence:
         return sum(one is file for one in self.served_from.values())
 
 
-def gather(
-    reading: Reading, talks: Sequence[Sequence[int]] = (), ended: Mapping[int, Between] | None = None
-) -> Evidence:
-    """All that `reading` says for certain. `talks`, conversations (indices), and where replies `ended` their reasoning
-    (`replay.marks`) help to tell how long prompts are that no line gives the length of (`replay.shown`)."""
-    return _Gatherer(reading, talks, ended or {}).evidence()
+def gather(reading: Reading, ended: Mapping[int, Between]) -> Evidence:
+    """All that `reading` says for certain. Where replies `ended` their reasoning (`replay.marks`) tells how long prompts are
+    that no line gives the length of (`replay.shown`)."""
+    return _Gatherer(reading, ended).evidence()
 
 
 class _Gatherer:
-    def __init__(
-        self, reading: Reading, talks: Sequence[Sequence[int]], ended: Mapping[int, Between]
-    ) -> None:
+    def __init__(self, reading: Reading, ended: Mapping[int, Between]) -> None:
         self.reading = reading
         self.requests = reading.requests
         self.of_event = {seq: i for i, r in enumerate(self.requests) for seq in r.events}
         thought = self._thought()
         read = self._read(thought)
         turns = known(self.requests, thought, read, ended)
-        measured = measure(self.requests, shown(turns, talks), thought, read)
+        measured = measure(self.requests, shown(turns), thought, read)
         self.out = Evidence(self.requests, measured.lengths, thought=set(thought))
         self.out.unsure = (set(thought) & turns.turns.keys()) - surely(turns)
         self.out.hidden, self.out.dropped, self.out.loaded = measured.hidden, measured.dropped, read

@@ -17,7 +17,6 @@ from replay.arrivals import Arrivals, arrivals
 from replay.asking import Parts, asked
 from replay.before import from_before
 from replay.calibrate import Order, calibrated
-from replay.candidates import Talk
 from replay.configure import configs_of
 from replay.costs import FittedCosts
 from replay.defaults import Defaults
@@ -97,18 +96,11 @@ def extract(reading: Reading) -> Extraction:
 
 
 def _told(reading: Reading, found: Marks, waited: dict[int, int]) -> tuple[Evidence, Solution, Defaults]:
-    """What the log says, and the rest by default. How much of a thinking turn's reply is shown is told better once it is
-    known which turns make a conversation."""
-    talks: list[Talk] = []
-    for _ in range(2):
-        evidence = gather(reading, talks, found.reasoning)
-        evidence.parted += passed_over(reading, evidence)
-        evidence.waited = waited
-        solution, defaults = _solved(evidence)
-        if not evidence.thought:
-            break
-        talks = defaults.talks
-    return evidence, solution, defaults
+    """What the log says, and the rest by default; `waited`: index -> index of the request whose slot it had waited for."""
+    evidence = gather(reading, found.reasoning)
+    evidence.parted += passed_over(reading, evidence)
+    evidence.waited = waited
+    return evidence, *_solved(evidence)
 
 
 def _came(evidence: Evidence, times: Arrivals, later: float) -> dict[int, float]:

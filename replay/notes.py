@@ -52,8 +52,8 @@ def _notes(evidence: Evidence, solution: Solution, defaults: Defaults, parts: Pa
     if evidence.unsure:
         turns = len(evidence.unsure)
         yield (
-            f"what later prompts hold of the replies of {turns} thinking {_plural('turn', turns)} is told by bytes and flags, "
-            "to some tens of tokens each"
+            f"what later prompts hold of the replies of {turns} thinking {_plural('turn', turns)} is told by the flags of "
+            "decoding lines, to within 50 tokens each"
         )
     impossible = sum(_says_too_much(request) for request in evidence.requests)
     if impossible:

@@ -1,9 +1,11 @@
 """A workload replayed under the policy it was extracted from, and the log of that replay read again: the same
 workload, and the same outcome."""
 
+from random import Random
+
 import pytest
 from captured import NAMES, study
-from chats import MACHINE, days, options
+from chats import MACHINE, Day, days, options
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -11,6 +13,7 @@ from parser.reading import read
 from replay.configure import configs_of
 from replay.decisions import Begun
 from replay.emit import emit
+from replay.rope import length
 from replay.server import replay
 from replay.study import study_of
 
@@ -59,6 +62,26 @@ def round_trip(first, configs, folder):
         asked(second.workload, in_order),
         decided(again, in_order),
     )
+
+
+@pytest.mark.parametrize("disk", [True, False])
+@pytest.mark.parametrize("slots", ["single", 2])
+@pytest.mark.parametrize("seed", range(4))
+def test_who_thinks_and_calls_tools(tmp_path, seed, slots, disk):
+    """What a log leaves open of replies is taken to be in the middle, so that it is so in the next log, too."""
+    workload = Day(Random(seed), [3], 14, thinking=0.5, tools=0.5).workload()
+    configs = configs_of(None, {"server": "ds4-2026-08", "slots": slots, "kv_disk": disk}, workload)
+    _, reading, _ = printed(workload, configs, MACHINE, tmp_path)
+    first = study_of(reading)
+
+    before, after = round_trip(first, configs, tmp_path)
+    assert before == after
+    assert kept(first.workload) == kept(study_of(read([str(tmp_path / "server.log")])).workload)
+
+
+def kept(workload):
+    """Tokens that later prompts hold of replies, and where tool calls are."""
+    return [(length(row.shown or ()), row.tool_block) for row in workload.requests]
 
 
 @settings(max_examples=25)
