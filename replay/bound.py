@@ -66,7 +66,7 @@ def bound(workload: Workload, costs: Costs) -> Outcome:
 
 def _served(asked: Asked, seen: Seen, costs: Costs, sent: float) -> Served:
     tokens = asked.prompt_tokens
-    kept = min(seen.shared(asked.prompt), tokens - 1)
+    kept = max(0, min(seen.shared(asked.prompt), tokens - 1))
     admit, prefill = costs.admit_s(tokens), costs.prefill_s(kept, tokens)
     decode = costs.decode_s(1, tokens, length(asked.reply))
     latency = admit + prefill + decode + costs.end_s(tokens, asked.generated)

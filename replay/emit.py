@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from math import floor
 from typing import Final
 
+from parser.errors import InputError
 from replay import decisions as d
 from replay.config import MIB, ServerConfig
 from replay.rope import length
@@ -92,7 +93,14 @@ class _Writer:
 
     def _stamp(self, at: float) -> str:
         whole = floor(at + self.workload.origin_s + 1e-9)
-        return (self.zero + timedelta(seconds=whole)).strftime("%m%d %H:%M:%S")
+        try:
+            return (self.zero + timedelta(seconds=whole)).strftime("%m%d %H:%M:%S")
+        except OverflowError:
+            raise InputError(
+                "E-WORKLOAD",
+                f"the replay would last {whole:.3g} seconds, for which there is no stamp",
+                hint="some prompt or reply of the workload is longer than any can be",
+            ) from None
 
     def _say(self, at: float, text: str) -> None:
         self.lines.append((at, len(self.lines), f"ds4-server: {text}"))

@@ -33,6 +33,8 @@ MIN_TOKENS = 512
 VISIBLE = ("thinking-visible", "responses-visible")
 #: states of one length that a file may hold, the latest
 _LIKE = 32
+#: files that a lookup passed over, the latest written
+_PASSED = 64
 _DISK_KINDS = ("kv_stored", "kv_hit", "kv_evicted", "kv_discarded")
 
 
@@ -385,7 +387,8 @@ class _Gatherer:
             string, tokens = self._text_of(file)
             if fits and string >= 0 and owner(string) != index and reached < tokens <= limit:
                 nearest[string] = min(tokens, nearest.get(string, tokens))
-        self.out.parted += [Part(canonical(index), s, tokens - 1) for s, tokens in nearest.items()]
+        latest = list(nearest.items())[-_PASSED:]
+        self.out.parted += [Part(canonical(index), string, tokens - 1) for string, tokens in latest]
 
     def _text_of(self, file: LogFile) -> tuple[int, int]:
         """The string of prompts that holds the file's text, and the tokens of the text in it; -1 if that is not known."""

@@ -54,10 +54,15 @@ def of_episode(episode: Episode, view: View) -> dict[str, Any]:
             "projected_seconds": episode.projected,
             "avoidable_tokens": avoidable(episode),
             "avoidable_seconds": episode.seconds_of(avoidable(episode)),
-            "hit_to_prompt_tokens": prompt - episode.hit_tokens if prompt and episode.hit_tokens else None,
+            "hit_to_prompt_tokens": _behind(prompt, episode.hit_tokens),
             "start_is_known": episode.start is not None if episode.miss is not None else None,
         }
     )
+
+
+def _behind(prompt: int | None, hit: int | None) -> int | None:
+    """Tokens behind what was loaded; unknown where that holds reasoning that the prompt does not (R3.32)."""
+    return prompt - hit if prompt and hit and hit <= prompt else None
 
 
 def sums(episodes: Sequence[Episode], view: View) -> dict[str, Any]:

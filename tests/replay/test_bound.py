@@ -37,3 +37,9 @@ def test_every_token_is_evaluated_once():
     found = bound(Workload(segments, requests), MACHINE)
 
     assert [row.prefilled_tokens for row in found.requests] == [150, 60, 10]
+
+
+def test_nothing_is_kept_of_a_prompt_without_tokens():
+    empty = Workload({}, (Asked(1, (), arrival_s=0.0),))
+
+    assert bound(empty, MACHINE).requests[0].cached_tokens == 0

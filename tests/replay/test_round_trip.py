@@ -1,6 +1,7 @@
 """A workload replayed under the policy it was extracted from, and the log of that replay read again: the same
 workload, and the same outcome."""
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -9,6 +10,7 @@ from chats import MACHINE, Day, days, options
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from parser.errors import InputError
 from parser.reading import read
 from replay.configure import configs_of
 from replay.decisions import Begun
@@ -140,3 +142,13 @@ def test_the_printed_log_reads_back_as_the_outcome(tmp_path_factory, data):
         assert [s.tokens for s in request.stores] == [s.tokens for s in served.stores]
         if served.evicted_live_tokens:
             assert request.live_before == served.live_before
+
+
+def test_a_time_that_no_stamp_says_is_an_error(tmp_path):
+    workload = Day(Random(0), [1], 2).workload()
+    late = replace(workload, requests=tuple(replace(a, think_s=1e12) for a in workload.requests))
+    configs, log = configs_of(None, {"server": "ds4-2026-08"}, late), []
+    replay(late, configs, MACHINE, log)
+
+    with pytest.raises(InputError, match="there is no stamp"):
+        emit(late, configs, log, "1130 10:00:00")
