@@ -331,7 +331,7 @@ class Service:
             session.points.append(prompt.size)
         key = None
         if asked.shown is not None:
-            base = self.forest.cut(job.prompt, job.prompt.size - asked.drop)
+            base = self.forest.cut(job.prompt, max(0, job.prompt.size - asked.drop))
             key = self.forest.extend(base, asked.shown)
         if asked.calls and job.finish == "tool_calls":
             yield from self._canonicalise(session, job, task, key)

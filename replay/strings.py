@@ -106,6 +106,6 @@ def measure(
         out.lengths[canonical(index)], out.lengths[live(index)] = tokens, lives[index]
         if index in shown:
             out.lengths[visible(index)] = tokens + shown[index]
-            if index in thought:
+            if index in thought and tokens:
                 out.dropped[index] = 1
     return out

@@ -180,8 +180,9 @@ class Episode:
 
     @property
     def not_replayed(self) -> int | None:
-        """sampled_not_replayed_tokens: L - C."""
-        return None if self.live is None or self.common is None else self.live - self.common
+        """sampled_not_replayed_tokens: L - C; None where the line says that more is shared than was there."""
+        known = self.live is not None and self.common is not None and self.common <= self.live
+        return (self.live or 0) - (self.common or 0) if known else None
 
     def needed_eviction(self, slack: int) -> Event | None:
         """E: the deepest file within C + `slack` that was deleted before it could be loaded (hits = 0)."""
