@@ -10,11 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from parser.event import Event
+from parser.request import VISIBLE_KEYS
 
 #: a text-keyed hit keeps sampled tokens: P may differ from the canonical prompt by this share of P
 _RETOKENISED = 0.1
-#: keys of files that are found by what a client sends back, which leaves their reasoning out
-_VISIBLE = ("thinking-visible", "responses-visible")
 
 
 @dataclass(slots=True)
@@ -169,7 +168,7 @@ class Pending:
         hit = next((h for h in self.hits if h.get("tokens") == cached), None) if cached else None
         if hit is None and serial and not self.episodes:  # read, and then not used (or not to its end)
             hit = next((h for h in self.hits[-1:] if _is_unused(h, cached, prompt, near and seq)), None)
-        hidden = hit is not None and hit.get("key") in _VISIBLE
+        hidden = hit is not None and hit.get("key") in VISIBLE_KEYS
         episode = self._best(cached, prompt, near or hit is not None, serial, hidden)
         if episode is None and hit is None:
             return None

@@ -11,6 +11,9 @@ SOURCES = (
     "responses-visible", "responses-tool-output", "anthropic-tool-output", "disk-text",
 )  # fmt: skip
 
+#: keys of files that are found by what a client sends back, which leaves their reasoning out (R3.30, R3.32)
+VISIBLE_KEYS = ("thinking-visible", "responses-visible")
+
 
 @dataclass(frozen=True, slots=True)
 class Store:

@@ -6,21 +6,19 @@ a file says that the prompt does not extend it (R4.10).
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from parser.event import Event
 from parser.reading import Reading
-from parser.request import Request
+from parser.request import VISIBLE_KEYS, Request
 from replay.marks import Between
 from replay.prefixes import Agree, Guess, Part
-from replay.shown import known, shown, surely
+from replay.shown import known, read_by_key, shown, surely
 from replay.strings import (
     HIDDEN,
     canonical,
     live,
-    live_lengths,
     measure,
     owner,
     successors,
@@ -29,10 +27,6 @@ from replay.strings import (
 
 #: smallest file the store writes or finds (R4.2), where no start line says it
 MIN_TOKENS = 512
-#: keys of files that are found by what a client sends back
-VISIBLE = ("thinking-visible", "responses-visible")
-#: states of one length that a file may hold, the latest
-_LIKE = 32
 #: files that a lookup passed over, the latest written
 _PASSED = 64
 _DISK_KINDS = ("kv_stored", "kv_hit", "kv_evicted", "kv_discarded")
@@ -107,7 +101,8 @@ class _Gatherer:
         self.requests = reading.requests
         self.of_event = {seq: i for i, r in enumerate(self.requests) for seq in r.events}
         thought = self._thought()
-        read = self._read(thought)
+        hits = reading.events.rows("kv_hit") if reading.events is not None else ()
+        read = read_by_key(hits, self.requests, self.of_event, thought)
         turns = known(self.requests, thought, read, ended)
         measured = measure(self.requests, shown(turns), thought, read)
         self.out = Evidence(self.requests, measured.lengths, thought=set(thought))
@@ -127,24 +122,6 @@ class _Gatherer:
             for e in found
             if e.rule == "thinking_remembered" and e.seq in self.of_event
         }
-
-    def _read(self, thought: Mapping[int, int]) -> dict[int, int]:
-        """Index -> index of the turn whose file it read by a visible key: the latest that left so many tokens, and so
-        many bytes of text where it thought."""
-        left: dict[int, list[int]] = {}
-        for other, tokens in enumerate(live_lengths(self.requests)):
-            left.setdefault(tokens, []).append(other)
-        found, log = {}, self.reading.events
-        for event in log.rows("kv_hit") if log is not None else ():
-            index, text = self.of_event.get(event.seq), event.get("text")
-            if index is None or event.get("key") not in VISIBLE:
-                continue
-            known = left.get(event.get("tokens") or -1, [])
-            latest = known[: bisect_left(known, index)][: -_LIKE - 1 : -1]
-            same = next((other for other in latest if text in (None, thought.get(other, text))), None)
-            if same is not None:
-                found[index] = same
-        return found
 
     def evidence(self) -> Evidence:
         """What the reading shows of each request."""
@@ -337,7 +314,7 @@ class _Gatherer:
         return False
 
     def _extends(self, index: int, file: LogFile) -> None:
-        if file.key not in VISIBLE:
+        if file.key not in VISIBLE_KEYS:
             self.out.agreed.append(Agree(canonical(index), file.string, file.tokens))
         else:
             one, tokens = self._text_of(file)
@@ -392,7 +369,7 @@ class _Gatherer:
 
     def _text_of(self, file: LogFile) -> tuple[int, int]:
         """The string of prompts that holds the file's text, and the tokens of the text in it; -1 if that is not known."""
-        if file.key not in VISIBLE:
+        if file.key not in VISIBLE_KEYS:
             return file.string, file.tokens
         string = visible(owner(file.string)) if file.string >= 0 else -1
         return (string, self.out.lengths[string]) if string >= 0 and self.out.lengths[string] else (-1, 0)

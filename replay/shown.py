@@ -9,29 +9,21 @@ What is open stands in the middle, so a log that is printed of the workload says
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
-from parser.request import Request
+from parser.event import Event
+from parser.request import VISIBLE_KEYS, Request
 from replay.marks import Between
 from replay.strings import HIDDEN, canonical_tokens, effective_tokens, live_lengths, successors
 
 #: tokens from one decoding line to the next
 _EACH = 50
-
-
-class Turn(NamedTuple):
-    """A turn with a visible key: tokens (least, most) by which the key is longer than the prompt."""
-
-    least: int
-    most: int
-
-    @property
-    def middle(self) -> float:
-        """The likeliest."""
-        return (self.least + self.most) / 2
+#: states of one length that a file may hold, the latest
+_LIKE = 32
 
 
 class Link(NamedTuple):
@@ -48,7 +40,8 @@ class Known:
     """Turns with visible keys and links between prompts and keys, by index."""
 
     requests: Sequence[Request]
-    turns: dict[int, Turn] = field(default_factory=dict)
+    #: tokens by which the visible key of a turn is longer than its prompt
+    turns: dict[int, Between] = field(default_factory=dict)
     links: dict[int, Link] = field(default_factory=dict)
 
 
@@ -74,13 +67,37 @@ def known(
         # without a flag it was over by the first decoding line
         at = ended.get(index, Between(0, min(_EACH, reply) if request.progress.decodes else reply))
         if index in thought:  # `<think>` gives way to `</think>`; content and stop token follow
-            out.turns[index] = Turn(max(1, reply - at.most + 1), max(1, reply - at.least))
+            out.turns[index] = Between(max(1, reply - at.most + 1), max(1, reply - at.least))
         elif "RESPPROTO" in request.flags and request.finish in ("stop", "tool_calls"):
             # a turn with calls may show its reasoning (R3.30)
             plain = index not in ended or request.finish == "tool_calls"
             least, most = (0, 0) if plain else (at.most - 1, at.least)
-            out.turns[index] = Turn(max(1, reply - least + 1), max(1, reply - most + 1))
+            out.turns[index] = Between(max(1, reply - least + 1), max(1, reply - most + 1))
     return out
+
+
+def read_by_key(
+    hits: Iterable[Event],
+    requests: Sequence[Request],
+    of_event: Mapping[int, int],
+    thought: Mapping[int, int],
+) -> dict[int, int]:
+    """Index -> index of the turn whose file it read by a visible key: the latest that left so many tokens, and so many
+    bytes of text where it `thought` (index -> bytes, LC9). `of_event`: event number -> index."""
+    left: dict[int, list[int]] = {}
+    for other, tokens in enumerate(live_lengths(requests)):
+        left.setdefault(tokens, []).append(other)
+    found = {}
+    for event in hits:
+        index, text = of_event.get(event.seq), event.get("text")
+        if index is None or event.get("key") not in VISIBLE_KEYS:
+            continue
+        known = left.get(event.get("tokens") or -1, [])
+        latest = known[: bisect_left(known, index)][: -_LIKE - 1 : -1]
+        same = next((other for other in latest if text in (None, thought.get(other, text))), None)
+        if same is not None:
+            found[index] = same
+    return found
 
 
 def shown(known: Known) -> dict[int, int]:
@@ -114,7 +131,7 @@ def _chain(known: Known, link: Link) -> list[int]:
     return chain
 
 
-def _spread(turns: Sequence[Turn], total: int) -> Iterable[int]:
+def _spread(turns: Sequence[Between], total: int) -> Iterable[int]:
     """Whole tokens of each turn that make `total`: as far from the middle of what is possible as that is wide."""
     width = sum(turn.most - turn.least for turn in turns) / 2
     off = total - sum(turn.middle for turn in turns)

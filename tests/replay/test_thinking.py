@@ -12,7 +12,7 @@ from replay.decisions import Finished
 from replay.marks import Between, marks
 from replay.rope import length
 from replay.server import replay
-from replay.shown import Known, Link, Turn, shown
+from replay.shown import Known, Link, shown
 
 TOTALS = ("live_misses", "evict_stores", "disk_hits", "evictions", "prefilled_tokens")
 
@@ -71,7 +71,9 @@ def test_what_is_shown_is_exact_behind_a_file(tmp_path, seed):
 def test_a_chain_up_to_a_prompt_of_known_length_is_exact_together():
     """1000 tokens, two replies of which 40 to 60 and 100 to 200 are shown, 30 and 20 tokens behind them: 1230 in all."""
     links = {1: Link(0, 30, None), 2: Link(1, 20, 1230)}
-    known = Known([request(1000), request(None), request(1230)], {0: Turn(40, 60), 1: Turn(100, 200)}, links)
+    known = Known(
+        [request(1000), request(None), request(1230)], {0: Between(40, 60), 1: Between(100, 200)}, links
+    )
 
     assert shown(known) == {0: 47, 1: 133}
 

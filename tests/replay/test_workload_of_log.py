@@ -58,7 +58,7 @@ def test_think_times_are_the_clients(name):
 
     assert sum(found[1:]) == pytest.approx(sum(pauses), rel=0.2)
     day = sum(found[1:]) + study(name).observed.totals.latency_s_sum
-    assert day == pytest.approx(sent[-1]["t_end"] - sent[0]["t_start"], abs=0.2)
+    assert day == pytest.approx(sent[-1]["t_end"] - sent[0]["t_start"], rel=0.005, abs=0.12)
 
 
 @pytest.mark.parametrize("name", ["matrix/W1/aug-2-cold100k", "matrix/W4/aug-1-disk"])
